@@ -175,6 +175,7 @@ class Parts:
             instance=self._options.instance,
             stop_wait_s=self._options.stop_wait_s,
             is_candidate=self._options.owner_enabled,
+            on_assigned=self._assigned,
         )
 
     def _make_log(self) -> KafkaRecordLog:
@@ -363,6 +364,10 @@ class Parts:
         return {partition: end for (_, partition), end in self._ends.existing(logs).items()}
 
     # -- what parts tell each other ---------------------------------------------------------------
+
+    def _assigned(self) -> None:
+        """The group has said who owns what; from any thread."""
+        self._firsts.look_soon()
 
     def _lost(self, partition: int) -> None:
         """The half partition has gone; from any thread."""

@@ -26,7 +26,7 @@ from halfhitch.adapters.kafka.kept_consumers import KeptConsumers
 from halfhitch.adapters.kafka.kept_logs import KEPT_S, KeptLog, KeptLogs
 from halfhitch.adapters.kafka.log_ends import Log, LogEnds
 from halfhitch.adapters.kafka.readable import headers_of
-from halfhitch.adapters.kafka.scan import LogTrimmed, records
+from halfhitch.adapters.kafka.scan import LogTrimmed, NotInTime, records
 from halfhitch.core.early import EARLY_MS
 from halfhitch.core.model import (
     COPIED,
@@ -171,7 +171,7 @@ class KafkaOpTail:
 
 
 class KafkaInquiry:
-    """service.transactions.dependencies.Inquiry: reads the op log from the half's own time on."""
+    """service.transactions.first.Inquiry: reads the op log from the half's own time on."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class KafkaInquiry:
     async def look_up(
         self, partition: int, identity: Identity, half_offset: int
     ) -> tuple[Resolution | None, bool]:
-        """See service.transactions.dependencies.Inquiry. Takes a thread for as long as it reads."""
+        """See service.transactions.first.Inquiry. Takes a thread for as long as it reads."""
         asked = {identity: half_offset}
         found = (await self._threads.call(self._look_up, partition, asked))[identity]
         if isinstance(found, HalfHitchError):
@@ -222,18 +222,17 @@ class KafkaInquiry:
                 times_ms = list(stored_ms.values())
                 if len(stored_ms) < len(looks) and seen_ms is not None:
                     times_ms.append(seen_ms)
-                elif any(half_offsets[it] < half_start for it in looks.keys() - stored_ms.keys()):
-                    # How they ended may still lie anywhere in what is left of the op log.
-                    times_ms.append(0)
                 if times_ms:
                     # A decision may lie before its half, and clocks of two brokers need not agree.
-                    since_ms = max(0, min(times_ms) - EARLY_MS)
-                    asked = [TopicPartition(self._op_topic, partition, since_ms)]
-                    start = consumer.offsets_for_times(asked, _ANSWER_S)[0].offset
-                    if start < 0:  # nothing that can be read was written since; more may be held
-                        log = self._op_topic, partition
-                        start = self._ends.readable([log])[log]
+                    start = self._since(consumer, partition, max(0, min(times_ms) - EARLY_MS))
                     self._decided(consumer, start, partition, looks, keeps=seen_ms is not None)
+                trimmed = {
+                    identity: look
+                    for identity, look in looks.items()
+                    if identity not in stored_ms and half_offsets[identity] < half_start
+                }
+                if trimmed and seen_ms is None:
+                    self._ended(consumer, partition, trimmed)
         except KafkaException as error:
             raise KafkaUnavailable(f"the logs cannot be read: {describe(error)}") from error
         # Of one whose messages are gone it counts only that it is done: how it was decided may lie
@@ -244,6 +243,24 @@ class KafkaInquiry:
             else _gone(identity)
             for identity, look in looks.items()
         }
+
+    def _since(self, consumer: Consumer, partition: int, since_ms: int) -> int:
+        """The first op record that was stored then or later, or where it would be."""
+        log = self._op_topic, partition
+        # Asked before: Kafka finds nothing as well where a Kafka transaction that is open hides it.
+        readable = self._ends.readable([log])[log]
+        asked = [TopicPartition(*log, since_ms)]
+        start = int(consumer.offsets_for_times(asked, _ANSWER_S)[0].offset)
+        return readable if start < 0 else start
+
+    def _ended(self, consumer: Consumer, partition: int, looks: Mapping[Identity, "_Look"]) -> None:
+        """Of those whose messages are gone: how they ended may lie anywhere in what is left."""
+        try:
+            self._decided(
+                consumer, self._since(consumer, partition, 0), partition, looks, keeps=False
+            )
+        except NotInTime:
+            return  # nothing is known of them
 
     def _stored_patiently(
         self, consumer: Consumer, partition: int, half_offsets: Mapping[Identity, int]

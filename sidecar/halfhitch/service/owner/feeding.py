@@ -70,6 +70,9 @@ class Feed:
         self._newest_half_ms = 0
         #: Of the half read last: a broker's clock may have been set back.
         self.last_half_ms = 0
+        #: Every op record below it has been fed whole. (The ledger's position passes a record with
+        #: the first of its hundreds of entries.)
+        self.op_fed_to = 0
         # Broker time: the newest record's, plus what has passed here since it was read.
         self._log_time_ms = 0
         self._log_time_read_s = 0.0
@@ -77,6 +80,7 @@ class Feed:
     def clear(self) -> None:
         """A new takeover begins: everything is read again."""
         self._waiting.clear()
+        self.op_fed_to = 0
         self._half_end = self._all_goal_for = 0
         self._incomplete_goal = None
         self._newest_half_ms = self.last_half_ms = 0
@@ -202,6 +206,7 @@ class Feed:
                         self._payloads.let_go(event.half_offsets)
             if not events:
                 ledger.pass_op(op_offset)
+            self.op_fed_to = op_offset + 1
             self.on_read(events)
 
     def _is_ahead(self, ledger: Ledger, op_offset: int, events: Sequence[op_wire.OpRead]) -> bool:

@@ -36,17 +36,20 @@ class Ownership:
         instance: str,
         stop_wait_s: float,
         is_candidate: bool = True,
+        on_assigned: Callable[[], None] = lambda: None,
     ) -> None:
-        """`is_candidate`: it may be assigned half partitions."""
+        """`is_candidate`: it may be assigned half partitions. `on_assigned`: the group has said
+        who owns what; from the membership's thread."""
         self._make_worker = make_worker
         self._on_lost = on_lost
         self._salt = crc32(instance.encode())
         self._stop_wait_s = stop_wait_s
         self._workers: dict[int, PartitionWorker] = {}
         self._preferred: int | None = None
-        # Before the group has assigned anything, and since it has put us out: whatever is nobody's
-        # may be ours in a moment.
-        self._is_outside = is_candidate
+        self._on_assigned = on_assigned
+        # Before the group has assigned anything, and since it has taken something: whatever is
+        # nobody's may be ours in a moment.
+        self._is_candidate = self._is_outside = is_candidate
 
     # -- the membership's side -------------------------------------------------------------------
 
@@ -59,6 +62,7 @@ class Ownership:
                 workers[partition].start()
         self._replace(workers)
         self._is_outside = False
+        self._on_assigned()
 
     def revoked(self, partitions: Sequence[int]) -> None:
         """Give these up in order: finish the turn under way. All share one deadline.
@@ -66,16 +70,17 @@ class Ownership:
         A worker that hangs beyond it is left behind: it can write nothing more (see worker.py),
         and its producer is fenced by the next owner.
         """
+        self._is_outside = self._is_candidate
         self._end(partitions, self._stop_wait_s)
 
     def lost(self, partitions: Sequence[int]) -> None:
         """These are somebody else's already: stop without waiting."""
-        self._is_outside = True
+        self._is_outside = self._is_candidate
         self._end(partitions, 0.0)
 
     def stop(self) -> None:
         """Give up everything, in order."""
-        self._is_outside = False
+        self._is_candidate = self._is_outside = False
         self._end(list(self._workers), self._stop_wait_s)
 
     def _end(self, partitions: Sequence[int], wait_s: float) -> None:
@@ -180,7 +185,9 @@ class Ownership:
     def has_read(self, place: Place) -> bool | None:
         """See service.transactions.first.Readers."""
         if place.partition not in self._workers:
-            return False if self._is_outside else None
+            is_outside = self._is_outside
+            if place.partition not in self._workers:  # else it has come in between
+                return False if is_outside else None
         read_to = self.op_read_to(place.partition)
         return read_to is not None and place.op_offset < read_to
 

@@ -171,6 +171,7 @@ class PartitionOwner:
         # What Kafka gave, wherever it is begun: the next look compares with what it gives then.
         self._stored = start.stored
         half_start, op_start = start.half_start, start.op_start
+        self._feed.op_fed_to = op_start
         ledger = Ledger(
             half_position=half_start,
             op_position=op_start,
@@ -437,8 +438,7 @@ class PartitionOwner:
     @property
     def op_read_to(self) -> int | None:
         """Of what lies below it in the op log `standing` tells; None while a takeover goes on."""
-        ledger = self._ledger
-        return None if ledger is None else ledger.positions[1]
+        return None if self._ledger is None else self._feed.op_fed_to
 
     @property
     def is_working(self) -> bool:

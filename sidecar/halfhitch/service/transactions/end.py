@@ -50,8 +50,6 @@ class Begun:
     #: An owner here knew what it had read. Else others may have decided, and what is remembered
     #: here says nothing of them.
     has_owner: bool = field(default=True, kw_only=True)
-    #: It knew this transaction.
-    is_known: bool = field(default=True, kw_only=True)
     #: What came before it here was perhaps forgotten, or in another order than is remembered.
     is_late: bool = field(default=False, kw_only=True)
 
@@ -90,12 +88,14 @@ class Deciding:
         reason: str | None = None,
         *,
         is_awaited: bool = True,
+        may_be_repeat: bool = False,
     ) -> Begun | None:
         """Store the decision; None: an equal one stands already.
 
         Raises TransactionGone; TransactionReused when it is said of other messages.
 
-        `is_awaited`: somebody waits for the answer.
+        `is_awaited`: somebody waits for the answer. `may_be_repeat`: the half that is spoken of may
+        be a later one of a transaction that was prepared before.
         """
         partition, decisions = known.partition, self._parts.decisions
         owners = self._parts.owners
@@ -103,7 +103,10 @@ class Deciding:
         standing, rival = self._known(known, identity)
         decided = standing.resolution
         has_owner = standing is not _UNKNOWN or None not in (read_to, owners.op_read_to(partition))
-        is_late = decided is None and self._is_late(known, identity, read_to if has_owner else None)
+        is_late = decided is None and (
+            (rival is not None and decisions.went_both_ways(partition, identity))
+            or self._is_late(known, read_to if has_owner else None, may_be_repeat=may_be_repeat)
+        )
         count = len(known.half_offsets)
         extends = False
         if decided is resolution:
@@ -125,21 +128,19 @@ class Deciding:
             rival,
             extends=extends,
             has_owner=has_owner,
-            is_known=standing is not _UNKNOWN,
             is_late=is_late,
         )
 
-    def _is_late(self, known: Handle, identity: Identity, read_to: int | None) -> bool:
+    def _is_late(self, known: Handle, read_to: int | None, *, may_be_repeat: bool) -> bool:
         """Whether something was perhaps decided here that nobody here knows any more, or yet.
 
         Only where an owner here will know it: elsewhere a stored decision is told as stored.
         `read_to`: an owner here knew all that lies below that.
         """
         partition, half_offset = known.partition, known.half_offsets[0]
-        decisions = self._parts.decisions
-        if decisions.went_both_ways(partition, identity):
-            return True
-        if not decisions.has_forgotten(partition, half_offset, read_to):
+        if not (read_to is None and may_be_repeat) and not self._parts.decisions.has_forgotten(
+            partition, half_offset, read_to
+        ):
             return False
         return self._parts.owners.has_read(Place(partition, half_offset, 0)) is not None
 

@@ -11,7 +11,13 @@ from typing import Final, NamedTuple, Protocol
 
 from halfhitch.core.model import Identity, Resolution
 from halfhitch.core.standing import Standing
-from halfhitch.errors import BackendError, HalfHitchError, OutcomeUnknown, TransactionGone
+from halfhitch.errors import (
+    BackendError,
+    HalfHitchError,
+    KafkaUnavailable,
+    OutcomeUnknown,
+    TransactionGone,
+)
 
 #: Of a transaction that its owner knows nothing of, or a decision alone.
 _UNSEEN: Final = (Standing.UNKNOWN, Standing.EARLY)
@@ -80,6 +86,7 @@ class FirstDecisions:
         self._inquiry = inquiry
         self._wait_s = wait_s
         self._waiting: dict[Future[bool], Place] = {}
+        self._is_to_look = False
         #: Those who ask the logs next, by half partition; they share one reading.
         self._next: dict[int, dict[Identity, _Asked]] = {}
         self._reading: dict[int, asyncio.Task[None]] = {}
@@ -89,8 +96,8 @@ class FirstDecisions:
     ) -> Resolution | None:
         """The first decision; the one that is stored at `place` has been confirmed.
 
-        `is_patient`: it waits for an owner here that takes over. None: none counts that could be
-        found. Raises TransactionGone, TransactionReused;
+        `is_patient`: it waits for an owner here that takes over. None: its owner has read that and
+        none counts. Raises TransactionGone, TransactionReused;
         OutcomeUnknown when the logs cannot be read.
         """
         wait_s = self._wait_s if is_patient else 0.0
@@ -106,6 +113,9 @@ class FirstDecisions:
             raise first_unknown(identity, error, advice=advice) from error
         if isinstance(told, HalfHitchError):
             raise told
+        if told[0] is None:  # though one is stored at `place`
+            unread = KafkaUnavailable("the log could not be read that far")
+            raise first_unknown(identity, unread, advice=advice)
         return told[0]
 
     async def _look_up(self, place: Place, identity: Identity) -> LookedUp:
@@ -134,12 +144,15 @@ class FirstDecisions:
                 half_offsets = {identity: one.half_offset for identity, one in asked.items()}
                 try:
                     found = await self._inquiry.look_up_many(partition, half_offsets)
-                except Exception as error:  # noqa: BLE001 - each of them is to be told
-                    for one in asked.values():
-                        one.told.set_exception(error)
-                else:
                     for identity, one in asked.items():
                         one.told.set_result(found[identity])
+                except Exception as error:  # noqa: BLE001 - each of them is to be told
+                    for one in asked.values():
+                        if not one.told.done():
+                            one.told.set_exception(error)
+                finally:
+                    for one in asked.values():
+                        one.told.cancel()  # no effect on those that were told
         finally:
             del self._reading[partition]
 
@@ -160,11 +173,13 @@ class FirstDecisions:
         return is_read is True
 
     def look_soon(self, _: object = None) -> None:
-        """An owner here has read something, has taken over, or has gone; from any thread."""
-        if self._waiting and self._loop is not None:
+        """An owner here has read something, has come or has gone; from any thread."""
+        if self._waiting and not self._is_to_look and self._loop is not None:
+            self._is_to_look = True
             self._loop.call_soon_threadsafe(self._look)
 
     def _look(self) -> None:
+        self._is_to_look = False
         for news, place in self._waiting.items():
             is_read = self._readers.has_read(place)
             if is_read is not False and not news.done():

@@ -149,10 +149,8 @@ class _Lane:
             return []
         return may_count(head.order)
 
-    def landed(
-        self, identity: Identity, half_offset: int, under_way: UnderWay, now_s: float
-    ) -> None:
-        """This one, of the transaction that lies there, is on its way no more."""
+    def landed(self, identity: Identity, under_way: UnderWay, now_s: float) -> None:
+        """This one is on its way no more."""
         head, order = under_way.head or under_way, under_way.order
         if self.under_way.get(identity) is not head or any(it.is_stored is None for it in order):
             return
@@ -162,7 +160,7 @@ class _Lane:
         if any(one.resolution is not _PARK for one in counting):
             if head.followers:
                 head.followers = [one for one in counting if one is not head]
-            self.remembered.put(identity, head, half_offset, now_s)
+            self.remembered.put(identity, head, now_s)
 
 
 def _kind(item: _Item) -> str:
@@ -183,7 +181,7 @@ class DecisionLog:
         self.rolled_back_elsewhere: list[Callable[[int, Identity], bool]] = []
         #: Who must hear of decisions that were made elsewhere.
         self.on_read: list[OnRead] = []
-        #: And has forgotten some of it again.
+        #: Which of these they have forgotten again.
         self.forgotten_elsewhere: list[Callable[[int], Forgotten]] = []
         #: Of half partitions, when this process began: who decided what lies below is not known.
         self.first_half: Callable[[int], int] = lambda _: 0
@@ -306,10 +304,9 @@ class DecisionLog:
             return
         del lane.watched[identity]
         first = next(iter(watched.values()))
-        if identity not in lane.under_way:  # else all of these came behind what its owner has read
-            lane.under_way[identity] = first
-            # Where they lie is remembered where they went.
-            lane.landed(identity, -1, first, get_running_loop().time())
+        # Another one there: all of these came behind what its owner has read.
+        if lane.under_way.setdefault(identity, first) is first:
+            lane.landed(identity, first, get_running_loop().time())
         for item, is_awaited in rival.held:
             self._queue_or_hold(partition, lane, item, is_awaited=is_awaited)
 
@@ -439,7 +436,10 @@ class DecisionLog:
             else:
                 under_way.fail(error)
             half_offset = next(iter(item.decision.half_offsets), -1)
-            lane.landed(identity, half_offset, under_way, now_s)
+            if op_offset is not None and under_way.resolution is _PARK:
+                lane.remembered.pass_over(half_offset, op_offset)
+            lane.remembered.note(half_offset)
+            lane.landed(identity, under_way, now_s)
             if under_way.resolution is _ROLLBACK and any(
                 one.resolution is _ROLLBACK for one in may_count(under_way.order)
             ):

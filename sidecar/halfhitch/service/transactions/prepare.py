@@ -74,6 +74,10 @@ class Preparing:
         """Whether just these messages came here a moment ago, and were perhaps stored."""
         return self._taken.has(identity, first_index, digests)
 
+    def is_named(self, identity: Identity) -> bool:
+        """Whether its caller named it, and prepared it here a moment ago, perhaps once more."""
+        return self._taken.is_known(identity)
+
     def claim_new(self, partition: int, identity: Identity, digest: int) -> bool:
         """One message is about to be stored elsewhere in this process, under an id of its caller's.
 

@@ -57,9 +57,17 @@ class Remembered:
             self._turn(self._stored_end)
         return self._recent.get(identity) or self._older.get(identity)
 
-    def put(self, identity: Identity, head: UnderWay, half_offset: int, now_s: float) -> None:
-        """All of its transaction, which lies there, have landed or failed."""
+    def put(self, identity: Identity, head: UnderWay, now_s: float) -> None:
+        """All of its transaction have landed, or failed."""
         self._recent[identity], self._put_s = head, now_s
+
+    def pass_over(self, half_offset: int, op_offset: int) -> None:
+        """What is stored there, of a transaction that lies there, is forgotten at once."""
+        half_end, op_end = self.forgotten
+        self.forgotten = Forgotten(max(half_end, half_offset + 1), max(op_end, op_offset + 1))
+
+    def note(self, half_offset: int) -> None:
+        """A decision of the transaction that lies there has landed; `put` comes later."""
         self._recent_half_end = max(self._recent_half_end, half_offset + 1)
 
     def stored(self, op_offset: int, read_to: int | None, now_s: float) -> None:
@@ -76,8 +84,10 @@ class Remembered:
 
     def _turn(self, op_offset: int) -> None:
         """Forget the older ones; what is recent lies below this op offset."""
-        half_end = max(self.forgotten.half_end, self._older_half_end)
-        self.forgotten = Forgotten(half_end, self._older_end)
+        half_end, op_end = self.forgotten
+        self.forgotten = Forgotten(
+            max(half_end, self._older_half_end), max(op_end, self._older_end)
+        )
         self._older, self._recent = self._recent, {}
         self._older_half_end, self._recent_half_end = self._recent_half_end, 0
         self._older_end = op_offset

@@ -352,12 +352,18 @@ class TransactionService:
         exists.
         """
         begun = self._deciding.begin(
-            known, identity, resolution, source, kept_reason(reason), is_awaited=is_awaited
+            known,
+            identity,
+            resolution,
+            source,
+            kept_reason(reason),
+            is_awaited=is_awaited,
+            may_be_repeat=self._preparing.is_named(identity),
         )
         op_offset, extends = 0, False
         if begun is not None:
             op_offset = await begun.stored
-            if is_awaited and (begun.is_disputed or (is_named and not begun.is_known)):
+            if is_awaited and (begun.is_disputed or (is_named and not self._is_known(known))):
                 # What has a handle exists, and its owner will know it.
                 is_patient = not is_named or self._parts.owners.works(known.partition)
                 extends = await self._deciding.confirm(
@@ -368,6 +374,13 @@ class TransactionService:
             extends = extends or begun.extends
         self._parts.on_decided(identity, resolution, source)
         return op_offset, extends
+
+    def _is_known(self, known: Handle) -> bool:
+        """Whether an owner here knows the transaction."""
+        standing = self._parts.owners.standing(
+            known.partition, _identity(known), known.half_offsets[0]
+        )
+        return standing is not Standing.UNKNOWN
 
     async def _visible(
         self, known: Handle, identity: Identity, resolution: Resolution, op_offset: int
@@ -446,6 +459,9 @@ class TransactionService:
             decided, carried_out = standing.resolution, standing.is_carried_out
             if decided is None:  # its owner has perhaps not read yet what was answered here
                 decided = self._parts.decisions.stored(known.partition, identity)
+            if decided is None:  # or has read it in between
+                standing = owners.standing(known.partition, identity, first) or standing
+                decided, carried_out = standing.resolution, standing.is_carried_out
             is_parked = standing.is_parked
         else:
             is_parked = False  # told as committed and not visible: the logs say where it lies

@@ -50,6 +50,10 @@ class Taken:
         self._lately.put(hashed, identity, digest)
         return True
 
+    def is_known(self, identity: Identity) -> bool:
+        """Whether a first message was taken under this id."""
+        return any(self._lately.found(hash_of(identity), identity))
+
     def release(self, identity: Identity, index: int) -> None:
         """It was surely not stored."""
         for entries, entry in self._lately.found(hash_of(identity, index), identity):

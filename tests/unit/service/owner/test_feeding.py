@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from halfhitch.core.model import Resolution
 from halfhitch.core.standing import Standing
 from harness.open_ones import RULES, opened, pass_time, twin_with_producers
 from harness.twin import Twin, identity, turn_until_idle
 
 if TYPE_CHECKING:
-    pass
+    from halfhitch.core.model import DecisionRead
 
 
 def test_a_commit_whose_half_cannot_be_read_yet_does_not_run_out() -> None:
@@ -76,3 +77,33 @@ def test_what_is_incomplete_is_parked_although_the_half_log_is_never_quiet() -> 
         owner.turn(0.0)
         owner.turn(0.0)
     assert owner.standing(identity("T"), first) is Standing.PARKED
+
+
+def test_a_record_was_read_before_its_last_decision_counted() -> None:
+    """The ledger's position passes a record with its first decision. Whoever asked about the last
+    one in between was told by nobody: the memory was silent, the owner knew nothing yet.
+    """
+    twin = Twin()
+    names = ["one", "two", "three"]
+    halves = [twin.half(name) for name in names]
+    owner = twin.working_owner()
+    turn_until_idle(owner)
+    ledger = owner._ledger
+    assert ledger is not None
+    known = ledger.decision
+    seen: list[tuple[int | None, list[bool]]] = []
+
+    def decision(event: DecisionRead) -> None:
+        known(event)
+        are_known = [owner.standing(identity(name), 0) is not Standing.PENDING for name in names]
+        seen.append((owner.op_read_to, are_known))
+
+    ledger.decision = decision  # type: ignore[method-assign]
+    op_offset = twin.decide(Resolution.COMMIT, *names, hints=halves)
+    turn_until_idle(owner)
+    assert [are_known for _, are_known in seen] == [
+        [True, False, False], [True, True, False], [True, True, True],
+    ]  # fmt: skip
+    assert all(read_to is not None and read_to <= op_offset for read_to, _ in seen)
+    assert owner.op_read_to is not None
+    assert owner.op_read_to > op_offset

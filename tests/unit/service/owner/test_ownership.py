@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from halfhitch.core.model import Resolution
 from halfhitch.core.standing import Standing
 from halfhitch.errors import TopologyError
 from halfhitch.service.api import Filter, PartitionPhase
 from halfhitch.service.owner.ownership import Ownership
 from halfhitch.service.owner.worker import PartitionWorker
+from halfhitch.service.transactions.first import Place
 from harness.kafka import wait_until
 from harness.twin import RecordingWriter, Twin, identity
 
@@ -88,6 +90,42 @@ def test_assigned_partitions_are_worked_on_until_they_are_revoked(instance: Inst
     assert not ownership.works(1)
     assert ownership.works(2)
     assert instance.twin.calls.count("close writer") == 2, "they ended before the answer went out"
+
+
+def test_what_may_be_ours_in_a_moment_is_waited_for(instance: Instance) -> None:
+    """Before the group has said who owns what, and since it has taken something."""
+    twin, ownership = instance.twin, instance.ownership
+    place = Place(partition=1, half_offset=twin.half("T1", partition=1), op_offset=0)
+    assert ownership.has_read(place) is False
+    ownership.assigned([1])
+    instance.until_working(1)
+    assert ownership.has_read(place) is False
+    twin.decide(Resolution.COMMIT, "T1", partition=1)
+    wait_until(lambda: ownership.has_read(place), DEADLINE_S, what="it is read")
+    elsewhere = place._replace(partition=0)
+    assert ownership.has_read(elsewhere) is None
+    for take in (ownership.lost, ownership.revoked):
+        take([1])
+        assert ownership.has_read(place) is False
+        ownership.assigned([])
+        assert ownership.has_read(place) is None
+    ownership.lost([])
+    ownership.stop()
+    assert ownership.has_read(place) is None
+
+
+def test_who_is_no_candidate_waits_for_nothing(twin: Twin) -> None:
+    said: list[str] = []
+    ownership = Ownership(
+        lambda _: pytest.fail("nothing is assigned"), on_lost=lambda _: None, instance="one",
+        stop_wait_s=1.0, is_candidate=False, on_assigned=lambda: said.append("assigned"),
+    )  # fmt: skip
+    place = Place(partition=0, half_offset=0, op_offset=0)
+    assert ownership.has_read(place) is None
+    ownership.lost([])
+    assert ownership.has_read(place) is None
+    ownership.assigned([])
+    assert said == ["assigned"]
 
 
 def test_stop_gives_up_everything(instance: Instance) -> None:

@@ -103,7 +103,8 @@ async def test_where_the_owner_goes_the_logs_tell() -> None:
     asking = await it.asking()
     it.is_read = None
     it.firsts.look_soon()
-    assert await asking is R
+    async with asyncio.timeout(1):
+        assert await asking is R
 
 
 async def test_where_no_owner_works_or_comes_in_time_the_logs_tell() -> None:
@@ -117,6 +118,25 @@ async def test_an_owner_that_went_between_two_questions_tells_nothing() -> None:
     it = World()
     it.is_read, it.stands = True, Standing.UNKNOWN
     assert await it.find() is R
+
+
+async def test_a_log_in_which_the_stored_decision_is_missing_says_nothing() -> None:
+    """It could not be read that far, and passed for a log without a contrary one."""
+    it = World(wait_s=0.0)
+    it.logs_say = None
+    with pytest.raises(OutcomeUnknown):
+        await it.find()
+
+
+async def test_a_reading_that_is_broken_off_leaves_nobody_waiting() -> None:
+    it = World(wait_s=0.0)
+    it.may_read.clear()
+    asking = asyncio.create_task(it.find())
+    await settle()
+    it.firsts._reading[0].cancel()
+    async with asyncio.timeout(1):
+        await asyncio.wait([asking])
+    assert asking.cancelled()
 
 
 async def test_what_its_owner_remembers_no_more_is_gone() -> None:
@@ -149,7 +169,8 @@ async def test_logs_that_cannot_be_read_say_nothing(
 
 async def test_who_does_not_wait_for_a_takeover_asks_the_logs_at_once() -> None:
     it = World()
-    assert await it.find(is_patient=False) is R
+    async with asyncio.timeout(1):
+        assert await it.find(is_patient=False) is R
 
 
 async def test_each_of_hundreds_took_a_thread_until_it_gave_up() -> None:

@@ -15,7 +15,8 @@ ONE = UnderWay(Resolution.COMMIT)
 def one_put() -> Remembered:
     it = Remembered()
     it.stored(10, 0, 100.0)
-    it.put(T1, ONE, 5, 100.0)
+    it.note(5)
+    it.put(T1, ONE, 100.0)
     return it
 
 
@@ -63,7 +64,7 @@ def test_a_flood_is_not_kept_whatever_its_owner_has_read() -> None:
     for generation in range(2):
         assert is_there(it, 100.0)
         for number in range(remembered._COUNT_MAX):
-            it.put(identity(str(number)), ONE, 6, 100.0)
+            it.put(identity(str(number)), ONE, 100.0)
         it.stored(11 + generation, 0, 100.0)
     assert not is_there(it, 100.0)
     assert is_there(it, 100.0, identity("1"))
@@ -73,7 +74,8 @@ def test_of_what_is_forgotten_it_is_known_where_it_lay() -> None:
     it = one_put()
     assert it.forgotten == Forgotten(0, 0)
     it.stored(11, 10, 102.0)
-    it.put(identity("T2"), ONE, 3, 102.0)
+    it.note(3)
+    it.put(identity("T2"), ONE, 102.0)
     it.stored(15, 11, 104.0)
     assert it.forgotten == Forgotten(half_end=6, op_end=11)
     it.stored(19, 15, 106.0)
@@ -84,6 +86,15 @@ def test_what_was_forgotten_because_nothing_came_is_known_as_forgotten() -> None
     it = one_put()
     assert not is_there(it, 701.0)
     assert it.forgotten == Forgotten(half_end=6, op_end=11)
+
+
+def test_what_is_not_to_be_remembered_is_forgotten_at_once() -> None:
+    it = one_put()
+    it.pass_over(half_offset=7, op_offset=11)
+    assert it.forgotten == Forgotten(half_end=8, op_end=12)
+    for second in (2, 4):
+        it.stored(11, 20, 100.0 + second)
+    assert it.forgotten == Forgotten(half_end=8, op_end=12), "it does not go back"
 
 
 def test_whoever_has_read_it_need_not_remember_it() -> None:

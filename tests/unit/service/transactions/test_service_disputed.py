@@ -7,11 +7,19 @@ import asyncio
 import pytest
 
 from halfhitch.adapters.memory import AppendFault
-from halfhitch.core.model import Resolution
+from halfhitch.core.model import Resolution, ResolutionSource
 from halfhitch.core.standing import Standing
-from halfhitch.errors import CommittedInPart, ContraryDecision, KafkaUnavailable, OutcomeUnknown
+from halfhitch.errors import (
+    CommittedInPart,
+    ContraryDecision,
+    KafkaUnavailable,
+    OutcomeUnknown,
+    TransactionParked,
+)
 from halfhitch.service.api import TransactionState
+from halfhitch.service.transactions.op_appends import Decision
 from harness.coordinator import PARTITION_COUNT, Coordinator, message, settle
+from harness.twin import identity
 
 C, R = Resolution.COMMIT, Resolution.ROLLBACK
 
@@ -135,6 +143,41 @@ async def test_what_was_added_in_a_takeover_was_told_as_committed_and_never_went
     assert it.twin.values() == [b"T1-0"]
 
 
+async def test_a_repeat_of_a_prepare_in_a_takeover_hid_that_the_first_one_was_committed() -> None:
+    """Its half is a new one, behind all that was forgotten."""
+    it = Coordinator()
+    handle = await it.prepared("T1")
+    await it.service.end(handle, C)
+    it.carry_out()
+    forget(it)
+    takeover(it)
+    again = await it.prepared("T1")
+    ending = asyncio.create_task(it.service.end(again, R))
+    await until_stored(it, 2)
+    assert not ending.done()
+    is_over(it)
+    with pytest.raises(ContraryDecision):
+        await ending
+
+
+async def test_what_was_given_up_a_moment_ago_could_be_committed_in_a_takeover() -> None:
+    """A giving up was not remembered, and not known as forgotten."""
+    it = Coordinator()
+    handle = await it.prepared("T1")
+    known = it.handles.decode(handle)
+    decision = Decision(
+        identity("T1"), Resolution.PARK, 1, known.half_offsets, ResolutionSource.POLICY
+    )
+    await it.decisions.append(known.partition, decision)
+    it.carry_out()
+    takeover(it)
+    ending = asyncio.create_task(it.service.end(handle, C))
+    await until_stored(it, 2)
+    is_over(it)
+    with pytest.raises(TransactionParked):
+        await ending
+
+
 async def test_a_new_process_told_a_contrary_end_that_it_counts_before_it_had_read_the_logs() -> (
     None
 ):
@@ -155,9 +198,8 @@ async def test_a_new_process_told_a_contrary_end_that_it_counts_before_it_had_re
 async def test_what_was_prepared_and_decided_within_memory_does_not_wait_for_a_takeover() -> None:
     it = Coordinator()
     takeover(it)
-    it.decisions.first_half = lambda _: 0
-    handle = await it.prepared("T1")
-    assert (await it.service.end(handle, C)).state is TransactionState.COMMITTED
+    made = await it.service.prepare(producer_group="group", messages=[message()])
+    assert (await it.service.end(made.handle, C)).state is TransactionState.COMMITTED
 
 
 async def test_the_logs_tell_where_a_takeover_takes_too_long() -> None:
