@@ -67,10 +67,10 @@ class Begun:
         """Once it is stored: raises when an earlier decision stands, or may stand."""
         if self.is_disputed:
             raise disputed(self.identity, advice="ask for its status")
-        if self.decided is not None:
-            refuse_loser(self.identity, self.decided, self.requested)
-        if self.rival is not None:
-            refuse_late(self.identity, self.rival, self.requested, advice="ask for its status")
+        first = self.decided
+        if first is None and self.rival is not None:
+            first = _may_win(self.rival, self.requested).pop()
+        refuse_loser(self.identity, first, self.requested)
 
 
 class Deciding:
@@ -282,15 +282,8 @@ def refuse_loser(
         raise contrary(identity, first, requested)
 
 
-def refuse_late(identity: Identity, rival: UnderWay, requested: Resolution, *, advice: str) -> None:
-    """Once our decision is stored: raise if a contrary one that is before it counts, or may."""
-    kinds = _may_win(rival, requested)
-    if len(kinds) > 1:
-        raise disputed(identity, advice=advice)
-    refuse_loser(identity, kinds.pop(), requested)
-
-
 def _may_win(rival: UnderWay, requested: Resolution) -> set[Resolution]:
+    """Once the one that was asked for is stored: the first one in the log is one of these."""
     found = may_count(rival.order)
     kinds = {one.resolution for one in found}
     if not any(one.is_stored for one in found):
@@ -301,8 +294,8 @@ def _may_win(rival: UnderWay, requested: Resolution) -> set[Resolution]:
 def disputed(identity: Identity, *, advice: str) -> OutcomeUnknown:
     """The error of whoever cannot be told which of contrary decisions is the first in the log."""
     return OutcomeUnknown(
-        f"contrary decisions of transaction {identity[1]} were under way together, and nobody can "
-        f"say whether the one that was asked for first has reached the log: {advice}"
+        f"which decision of transaction {identity[1]} came first is not known here: another "
+        f"one was under way, or lies too far back; {advice}"
     )
 
 

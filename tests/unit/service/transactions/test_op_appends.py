@@ -13,7 +13,7 @@ from halfhitch.core.model import DecisionRead, ProducerGroup, Resolution, Resolu
 from halfhitch.errors import ContraryDecision, KafkaUnavailable, OutcomeUnknown
 from halfhitch.service.transactions import op_appends
 from halfhitch.service.transactions.asked import UnderWay, may_count
-from halfhitch.service.transactions.end import refuse_late
+from halfhitch.service.transactions.end import Begun
 from halfhitch.service.transactions.op_appends import Decision, DecisionLog
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import Garbage
@@ -21,6 +21,12 @@ from harness.end_answers import answer_of
 from harness.twin import identity
 
 C, R = Resolution.COMMIT, Resolution.ROLLBACK
+
+
+def check(rival: UnderWay, requested: Resolution) -> None:
+    """What whoever asked for it behind that one is told, once it is stored."""
+    stored = asyncio.get_running_loop().create_future()
+    Begun(identity("T1"), requested, stored, None, rival).check()
 
 
 def decision(
@@ -389,9 +395,9 @@ async def test_what_moved_up_elsewhere_was_taken_for_the_one_that_had_failed() -
     elsewhere.told = [Told(R, is_stored=True, number=2)]
     await asyncio.gather(equal, contrary)
     assert log.records() == [[("T1", R)], [("T1", C)]]
-    refuse_late(identity("T1"), rival, R, advice="ask")
+    check(rival, R)
     with pytest.raises(ContraryDecision):
-        refuse_late(identity("T1"), rival, C, advice="ask")
+        check(rival, C)
 
 
 async def test_one_that_surely_failed_elsewhere_was_told_as_one_of_unknown_fate() -> None:
@@ -404,7 +410,7 @@ async def test_one_that_surely_failed_elsewhere_was_told_as_one_of_unknown_fate(
     await late
     assert rival is not None
     assert rival.has_surely_failed
-    refuse_late(identity("T1"), rival, R, advice="ask")
+    check(rival, R)
 
 
 async def test_what_lay_behind_one_of_unknown_fate_elsewhere_was_not_told() -> None:
@@ -448,7 +454,7 @@ async def test_a_contrary_decision_goes_out_when_the_one_elsewhere_is_known_no_m
     assert rival is not None
     assert isinstance(rival.error, OutcomeUnknown)  # perhaps it was stored and forgotten
     with pytest.raises(OutcomeUnknown):
-        refuse_late(identity("T1"), rival, R, advice="ask")
+        check(rival, R)
     first = log.decisions.under_way(0, identity("T1"))
     assert first is rival
     assert log.decisions.was_rolled_back(0, identity("T1")), "it may count, too"
@@ -493,7 +499,7 @@ class Asker:
         async def end() -> None:
             await stored
             if rival is not None:
-                refuse_late(identity("T1"), rival, resolution, advice="ask")
+                check(rival, resolution)
 
         self.told[place] = resolution, await answer_of(end())
 
