@@ -135,8 +135,8 @@ class HandleCodec:
 
 def _unbound() -> KafkaUnavailable:
     return KafkaUnavailable(
-        "Kafka has not been reached since this instance started, so it is not known whose "
-        "handles these are; try again"
+        "this instance has just started and has not reached Kafka yet, so it cannot tell whether "
+        "the handle is one of its own: try again in a second"
     )
 
 

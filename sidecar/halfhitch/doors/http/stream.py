@@ -89,9 +89,9 @@ class Streams:
         request.caller.require(Right.CHECK, producer_group)
         if not request.half and not any(lock in request.fields for lock in _LOCKS):
             raise InvalidRequest(
-                "GET /v1/checks needs at least one header that a page in a browser cannot send: "
-                "name yourself with Half-Producer-Name, such as orders-7, or promise a sign of "
-                "life with Half-Heartbeat: 3."
+                "GET /v1/checks needs a header: name yourself with Half-Producer-Name, such as "
+                "orders-7, or promise a sign of life with Half-Heartbeat: 3. (A page in a browser "
+                "can send neither, and so cannot answer checks.)"
             )
         beat_s = request.number(b"half-heartbeat")
         if beat_s is not None and not 1 <= beat_s <= _BEAT_S_MAX:

@@ -95,9 +95,9 @@ class Admission:
             count = await self._catalog.refresh(topic)
         if count is None:
             raise UnknownTopic(
-                f"topic {topic!r} does not exist: create it first (kafka-topics.sh --create "
-                f"--topic {topic}; on a developer's machine end `halfhitch dev` and start it with "
-                f"--topic {topic})"
+                f"topic {topic!r} does not exist: correct the name, or create it first "
+                f"(kafka-topics.sh --bootstrap-server HOST:9092 --create --topic {topic}; on a "
+                f"developer's machine end `halfhitch dev` and start it with --topic {topic})"
             )
         return count
 
