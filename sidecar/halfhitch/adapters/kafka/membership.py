@@ -208,6 +208,7 @@ class GroupMembership:
                     consumer.close()  # revokes what is left, through the callback
                     self._lose_the_rest()
             if not is_stuck and not self._is_over():
+                self._listener.lost([])  # closing gave all up in order; it will come again
                 self._stopping.wait(_PAUSE_S)
 
     def _is_stuck(self) -> bool:

@@ -47,8 +47,8 @@ class Ownership:
         self._workers: dict[int, PartitionWorker] = {}
         self._preferred: int | None = None
         self._on_assigned = on_assigned
-        # Before the group has assigned anything, and since it has taken something: whatever is
-        # nobody's may be ours in a moment.
+        # Before the group has assigned anything, and since it has put us out: whatever is nobody's
+        # may be ours in a moment.
         self._is_candidate = self._is_outside = is_candidate
 
     # -- the membership's side -------------------------------------------------------------------
@@ -70,7 +70,6 @@ class Ownership:
         A worker that hangs beyond it is left behind: it can write nothing more (see worker.py),
         and its producer is fenced by the next owner.
         """
-        self._is_outside = self._is_candidate
         self._end(partitions, self._stop_wait_s)
 
     def lost(self, partitions: Sequence[int]) -> None:

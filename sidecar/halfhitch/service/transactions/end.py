@@ -88,14 +88,14 @@ class Deciding:
         reason: str | None = None,
         *,
         is_awaited: bool = True,
-        may_be_repeat: bool = False,
+        is_repeat: bool = False,
     ) -> Begun | None:
         """Store the decision; None: an equal one stands already.
 
         Raises TransactionGone; TransactionReused when it is said of other messages.
 
-        `is_awaited`: somebody waits for the answer. `may_be_repeat`: the half that is spoken of may
-        be a later one of a transaction that was prepared before.
+        `is_awaited`: somebody waits for the answer. `is_repeat`: it was prepared here before, so
+        the half that is spoken of may be a later one.
         """
         partition, decisions = known.partition, self._parts.decisions
         owners = self._parts.owners
@@ -105,7 +105,7 @@ class Deciding:
         has_owner = standing is not _UNKNOWN or None not in (read_to, owners.op_read_to(partition))
         is_late = decided is None and (
             (rival is not None and decisions.went_both_ways(partition, identity))
-            or self._is_late(known, read_to if has_owner else None, may_be_repeat=may_be_repeat)
+            or self._is_late(known, read_to if has_owner else None, is_repeat=is_repeat)
         )
         count = len(known.half_offsets)
         extends = False
@@ -131,14 +131,14 @@ class Deciding:
             is_late=is_late,
         )
 
-    def _is_late(self, known: Handle, read_to: int | None, *, may_be_repeat: bool) -> bool:
+    def _is_late(self, known: Handle, read_to: int | None, *, is_repeat: bool) -> bool:
         """Whether something was perhaps decided here that nobody here knows any more, or yet.
 
         Only where an owner here will know it: elsewhere a stored decision is told as stored.
         `read_to`: an owner here knew all that lies below that.
         """
         partition, half_offset = known.partition, known.half_offsets[0]
-        if not (read_to is None and may_be_repeat) and not self._parts.decisions.has_forgotten(
+        if not (read_to is None and is_repeat) and not self._parts.decisions.has_forgotten(
             partition, half_offset, read_to
         ):
             return False

@@ -74,9 +74,9 @@ class Preparing:
         """Whether just these messages came here a moment ago, and were perhaps stored."""
         return self._taken.has(identity, first_index, digests)
 
-    def is_named(self, identity: Identity) -> bool:
-        """Whether its caller named it, and prepared it here a moment ago, perhaps once more."""
-        return self._taken.is_known(identity)
+    def is_prepared_again(self, identity: Identity) -> bool:
+        """Whether its caller has prepared it here more than once, a moment ago."""
+        return self._taken.was_taken_again(identity)
 
     def claim_new(self, partition: int, identity: Identity, digest: int) -> bool:
         """One message is about to be stored elsewhere in this process, under an id of its caller's.

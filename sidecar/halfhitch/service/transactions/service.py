@@ -358,19 +358,20 @@ class TransactionService:
             source,
             kept_reason(reason),
             is_awaited=is_awaited,
-            may_be_repeat=self._preparing.is_named(identity),
+            is_repeat=self._preparing.is_prepared_again(identity),
         )
         op_offset, extends = 0, False
         if begun is not None:
             op_offset = await begun.stored
-            if is_awaited and (begun.is_disputed or (is_named and not self._is_known(known))):
+            is_unsure = is_awaited and begun.is_disputed
+            if not is_unsure:
+                begun.check()
+            if is_unsure or (is_awaited and is_named and not self._is_known(known)):
                 # What has a handle exists, and its owner will know it.
                 is_patient = not is_named or self._parts.owners.works(known.partition)
                 extends = await self._deciding.confirm(
                     known, identity, resolution, op_offset, is_patient=is_patient
                 )
-            else:
-                begun.check()
             extends = extends or begun.extends
         self._parts.on_decided(identity, resolution, source)
         return op_offset, extends

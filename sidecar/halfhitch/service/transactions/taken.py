@@ -22,6 +22,7 @@ class Taken:
     def __init__(self, now_s: Callable[[], float], *, count_max: int = _COUNT_MAX) -> None:
         self._now_s = now_s
         self._lately = Lately(now_s(), count_max)
+        self._again = Lately(now_s(), count_max)
 
     def claim(self, identity: Identity, first_index: int, digests: Sequence[int]) -> bool:
         """These are about to be stored; False: others stand under this id, and nothing changes."""
@@ -29,6 +30,9 @@ class Taken:
         known = [self._digest(identity, i) for i in range(first_index, first_index + len(digests))]
         if any(one and one != digest for one, digest in zip(known, digests, strict=True)):
             return False
+        if any(known):
+            self._again.forget(self._now_s())
+            self._again.put(hash_of(identity), identity, 0)
         for index, digest in enumerate(digests, first_index):
             self._lately.put(hash_of(identity, index), identity, digest)
         return True
@@ -50,9 +54,10 @@ class Taken:
         self._lately.put(hashed, identity, digest)
         return True
 
-    def is_known(self, identity: Identity) -> bool:
-        """Whether a first message was taken under this id."""
-        return any(self._lately.found(hash_of(identity), identity))
+    def was_taken_again(self, identity: Identity) -> bool:
+        """Whether a message was claimed twice under this id."""
+        self._again.forget(self._now_s())
+        return any(self._again.found(hash_of(identity), identity))
 
     def release(self, identity: Identity, index: int) -> None:
         """It was surely not stored."""

@@ -93,7 +93,7 @@ def test_assigned_partitions_are_worked_on_until_they_are_revoked(instance: Inst
 
 
 def test_what_may_be_ours_in_a_moment_is_waited_for(instance: Instance) -> None:
-    """Before the group has said who owns what, and since it has taken something."""
+    """Before the group has said who owns what, and since it has put this instance out."""
     twin, ownership = instance.twin, instance.ownership
     place = Place(partition=1, half_offset=twin.half("T1", partition=1), op_offset=0)
     assert ownership.has_read(place) is False
@@ -104,11 +104,13 @@ def test_what_may_be_ours_in_a_moment_is_waited_for(instance: Instance) -> None:
     wait_until(lambda: ownership.has_read(place), DEADLINE_S, what="it is read")
     elsewhere = place._replace(partition=0)
     assert ownership.has_read(elsewhere) is None
-    for take in (ownership.lost, ownership.revoked):
-        take([1])
-        assert ownership.has_read(place) is False
-        ownership.assigned([])
-        assert ownership.has_read(place) is None
+    ownership.lost([1])
+    assert ownership.has_read(place) is False
+    ownership.assigned([])
+    assert ownership.has_read(place) is None
+    ownership.assigned([1])
+    ownership.revoked([1])
+    assert ownership.has_read(place) is None, "it goes to another one"
     ownership.lost([])
     ownership.stop()
     assert ownership.has_read(place) is None
