@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from halfhitch.adapters.kafka.membership import GroupMembership
 from halfhitch.errors import TopologyError
@@ -27,13 +27,15 @@ class PlayedConsumer:
         self.name: str | None = None
         self.callbacks: dict[str, Callable[..., None]] = {}
         self.is_closed = False
+        self.failure: Any = None
 
     def subscribe(self, _: list[str], **callbacks: Callable[..., None]) -> None:
         self.callbacks = callbacks
 
-    def poll(self, wait_s: float) -> None:
+    def poll(self, wait_s: float) -> Any:
         self._world.now_s += wait_s
         self._world.step(self)
+        return self.failure
 
     def memberid(self) -> str | None:
         return self.name
@@ -57,6 +59,8 @@ class PlayedConsumer:
 
     def close(self) -> None:
         self.is_closed = True
+        if self.name is not None:
+            self.told("on_revoke", *self._world.owned)
 
 
 class World:
@@ -68,6 +72,7 @@ class World:
         self.kafka_answers = True
         self.consumers: list[PlayedConsumer] = []
         self.owned: set[int] = set()
+        self.lost_count = 0  # how often this instance was told that it is outside
         #: time -> what was owned, how long it was outside, what it said
         self.seen: dict[float, tuple[set[int], float, list[str]]] = {}
         self._plan: list[tuple[float, Callable[[PlayedConsumer], None]]] = []
@@ -117,7 +122,9 @@ class World:
     def revoked(self, partitions: list[int]) -> None:
         self.owned -= set(partitions)
 
-    lost = revoked
+    def lost(self, partitions: list[int]) -> None:
+        self.owned -= set(partitions)
+        self.lost_count += 1
 
 
 @pytest.fixture
@@ -216,6 +223,25 @@ def test_what_is_lost_puts_the_member_outside_until_it_is_taken_in_again(world: 
     assert world.seen[32.0] == ({0}, 0.0, [])
 
 
+def test_who_closes_a_client_that_has_failed_is_outside_until_another_has_joined(
+    world: World,
+) -> None:
+    """Its close gives all up in order, as if another instance were to have it."""
+    fatal = SimpleNamespace(str=lambda: "over", code=lambda: KafkaError._FATAL, fatal=lambda: True)
+
+    def fails(consumer: PlayedConsumer) -> None:
+        consumer.failure = SimpleNamespace(error=lambda: fatal)
+
+    world.at(1.0, lambda consumer: joins(consumer, 0))
+    world.at(2.0, fails)
+    world.at(4.0, lambda consumer: joins(consumer, 0))
+    world.look(5.0)
+    world.live(until_s=6.0)
+    assert [consumer.is_closed for consumer in world.consumers] == [True, True]
+    assert world.seen[5.0] == ({0}, 0.0, [])
+    assert world.lost_count == 1, "and not again by the stop"
+
+
 def test_a_client_that_was_left_to_itself_moves_nothing_any_more(world: World) -> None:
     def late(_: PlayedConsumer) -> None:
         first = world.consumers[0]
@@ -247,6 +273,7 @@ def test_a_member_that_cannot_read_what_it_owns_leaves_and_does_not_come_back(
     assert consumer.is_closed
     assert world.now_s < 3.0, "nothing is polled any more"
     assert world.owned == set()
+    assert world.lost_count == 0, "nothing will be given to it"
     assert world.membership.is_alive, "that is no reason to restart by itself"
     state = world.membership.state()
     assert state is not None

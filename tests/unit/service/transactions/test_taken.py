@@ -26,6 +26,19 @@ def test_other_messages_under_an_id_are_refused_and_the_first_ones_stay() -> Non
     assert taken.claim(T2, 0, (9,))
 
 
+def test_what_was_taken_twice_under_an_id_is_known_as_that_for_a_while() -> None:
+    watch = Watch()
+    taken = Taken(watch)
+    assert taken.claim(T1, 0, (1,))
+    assert taken.claim(T1, 1, (2,)), "it was added to, and not repeated"
+    assert not taken.was_taken_again(T1)
+    assert taken.claim(T1, 0, (1,))
+    assert taken.was_taken_again(T1)
+    assert not taken.was_taken_again(T2)
+    watch.now_s += 200
+    assert not taken.was_taken_again(T1)
+
+
 def test_what_was_refused_leaves_nothing_behind() -> None:
     taken = Taken(Watch())
     assert taken.claim(T1, 1, (2,))
