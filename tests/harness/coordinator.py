@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from halfhitch.adapters.memory import MemoryMarkers, MemoryRecordLog, MemoryTopicCatalog
 from halfhitch.core.model import DecisionRead, Identity, Resolution
 from halfhitch.core.standing import Standing
-from halfhitch.errors import HalfHitchError, TransactionGone
+from halfhitch.errors import HalfHitchError
 from halfhitch.service.api import OutgoingMessage
 from halfhitch.service.transactions.admission import Admission
 from halfhitch.service.transactions.dependencies import Dependencies
@@ -18,6 +18,7 @@ from halfhitch.service.transactions.op_appends import DecisionLog
 from halfhitch.service.transactions.service import TransactionService
 from halfhitch.service.transactions.sizes import TransactionSizes
 from halfhitch.service.transactions.visibility import Visibility
+from halfhitch.testing.world import one_by_one
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import Garbage, HalfRecord, read_record
 from halfhitch.wire.handle import HandleCodec
@@ -188,13 +189,7 @@ class Coordinator:
     async def look_up_many(
         self, partition: int, half_offsets: Mapping[Identity, int], seen_ms: int | None = None
     ) -> dict[Identity, LookedUp]:
-        found: dict[Identity, LookedUp] = {}
-        for identity, half_offset in half_offsets.items():
-            try:
-                found[identity] = await self.look_up(partition, identity, half_offset)
-            except TransactionGone as error:
-                found[identity] = error
-        return found
+        return await one_by_one(self.look_up, partition, half_offsets)
 
     # what came of it
 

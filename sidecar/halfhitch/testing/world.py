@@ -5,7 +5,7 @@ every half partition, so nothing has to be looked up in another's logs.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -140,13 +140,23 @@ class OpLog:
         seen_ms: int | None = None,  # noqa: ARG002 - all is read
     ) -> dict[Identity, LookedUp]:
         """See Inquiry."""
-        found: dict[Identity, LookedUp] = {}
-        for identity, half_offset in half_offsets.items():
-            try:
-                found[identity] = await self.look_up(partition, identity, half_offset)
-            except TransactionGone as error:
-                found[identity] = error
-        return found
+        return await one_by_one(self.look_up, partition, half_offsets)
+
+
+LookUp = Callable[[int, Identity, int], Awaitable[tuple[Resolution | None, bool]]]
+
+
+async def one_by_one(
+    look_up: LookUp, partition: int, half_offsets: Mapping[Identity, int]
+) -> dict[Identity, LookedUp]:
+    """What `Inquiry.look_up_many` gives, by its `look_up`."""
+    found: dict[Identity, LookedUp] = {}
+    for identity, half_offset in half_offsets.items():
+        try:
+            found[identity] = await look_up(partition, identity, half_offset)
+        except TransactionGone as error:
+            found[identity] = error
+    return found
 
 
 class World:

@@ -135,8 +135,8 @@ class HandleCodec:
 
 def _unbound() -> KafkaUnavailable:
     return KafkaUnavailable(
-        "this instance has just started and has not reached Kafka yet, so it cannot tell whether "
-        "the handle is one of its own: try again in a second"
+        "Kafka has not been reached since this instance started, so it cannot tell whether the "
+        "handle is one of its own: try again in a second"
     )
 
 

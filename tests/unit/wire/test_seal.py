@@ -65,7 +65,7 @@ def test_a_seal_is_of_one_installation_and_its_keys_tell_nothing_of_the_handles(
 
 def test_before_kafka_was_reached_nothing_can_be_sealed() -> None:
     codec = HandleCodec((KEY,), None)
-    with pytest.raises(KafkaUnavailable, match="has not reached Kafka yet"):
+    with pytest.raises(KafkaUnavailable, match="has not been reached"):
         _ = codec.seals
     codec.bind("cluster.prefix")
     assert codec.seals.make(*PLACE) == GOLDEN

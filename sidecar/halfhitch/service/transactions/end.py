@@ -76,8 +76,17 @@ class Begun:
 class Deciding:
     """The rules of an end, for every door."""
 
-    def __init__(self, parts: Dependencies) -> None:
+    def __init__(
+        self,
+        parts: Dependencies,
+        *,
+        is_prepared_again: Callable[[Identity], bool] = lambda _: False,
+    ) -> None:
+        """`is_prepared_again`: it was prepared here before, so the half that an end speaks of may
+        be a later one.
+        """
         self._parts = parts
+        self._is_prepared_again = is_prepared_again
 
     def begin(
         self,
@@ -88,14 +97,12 @@ class Deciding:
         reason: str | None = None,
         *,
         is_awaited: bool = True,
-        is_repeat: bool = False,
     ) -> Begun | None:
         """Store the decision; None: an equal one stands already.
 
         Raises TransactionGone; TransactionReused when it is said of other messages.
 
-        `is_awaited`: somebody waits for the answer. `is_repeat`: it was prepared here before, so
-        the half that is spoken of may be a later one.
+        `is_awaited`: somebody waits for the answer.
         """
         partition, decisions = known.partition, self._parts.decisions
         owners = self._parts.owners
@@ -105,7 +112,7 @@ class Deciding:
         has_owner = standing is not _UNKNOWN or None not in (read_to, owners.op_read_to(partition))
         is_late = decided is None and (
             (rival is not None and decisions.went_both_ways(partition, identity))
-            or self._is_late(known, read_to if has_owner else None, is_repeat=is_repeat)
+            or self._is_late(known, identity, read_to if has_owner else None)
         )
         count = len(known.half_offsets)
         extends = False
@@ -131,16 +138,17 @@ class Deciding:
             is_late=is_late,
         )
 
-    def _is_late(self, known: Handle, read_to: int | None, *, is_repeat: bool) -> bool:
+    def _is_late(self, known: Handle, identity: Identity, read_to: int | None) -> bool:
         """Whether something was perhaps decided here that nobody here knows any more, or yet.
 
         Only where an owner here will know it: elsewhere a stored decision is told as stored.
         `read_to`: an owner here knew all that lies below that.
         """
         partition, half_offset = known.partition, known.half_offsets[0]
-        if not (read_to is None and is_repeat) and not self._parts.decisions.has_forgotten(
-            partition, half_offset, read_to
-        ):
+        is_doubtful = self._parts.decisions.has_forgotten(partition, half_offset, read_to) or (
+            read_to is None and self._is_prepared_again(identity)
+        )
+        if not is_doubtful:
             return False
         return self._parts.owners.has_read(Place(partition, half_offset, 0)) is not None
 

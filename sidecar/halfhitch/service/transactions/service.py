@@ -66,7 +66,7 @@ class TransactionService:
     def __init__(self, parts: Dependencies) -> None:
         self._parts = parts
         self._preparing = Preparing(parts)
-        self._deciding = Deciding(parts)
+        self._deciding = Deciding(parts, is_prepared_again=self._preparing.is_prepared_again)
         self.sends = SingleSends(parts, self._preparing)
         #: Whoever else takes messages of RocketMQ's clients in this process: False when another one
         #: was taken there under the id, else this one holds it now, too. (Also when it then cannot
@@ -352,13 +352,7 @@ class TransactionService:
         exists.
         """
         begun = self._deciding.begin(
-            known,
-            identity,
-            resolution,
-            source,
-            kept_reason(reason),
-            is_awaited=is_awaited,
-            is_repeat=self._preparing.is_prepared_again(identity),
+            known, identity, resolution, source, kept_reason(reason), is_awaited=is_awaited
         )
         op_offset, extends = 0, False
         if begun is not None:
