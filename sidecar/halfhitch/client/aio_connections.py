@@ -86,6 +86,8 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Close at once; nothing that is still to be sent matters."""
         self.is_open = False
+        if self._loop.is_closed():
+            return  # which no transport of it outlives: its socket goes with it
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
@@ -241,6 +243,8 @@ class ConnectionPool:
         """
         self._closed = True
         self._drop_idle()
+        if self._loop is not None and self._loop.is_closed():
+            return  # left with calls and connections in it: none of them goes on
         # Of a loop that was left with calls in it none goes on.
         while not self._calls.is_over and self._loop is asyncio.get_running_loop():
             self._call_ended.clear()

@@ -214,6 +214,23 @@ def test_a_producer_belongs_to_one_loop():
         runner.run(close(producer))
 
 
+def test_a_producer_whose_loop_was_left_with_a_connection_in_it_can_still_be_closed():
+    # It raised "Event loop is closed" out of the connection that was kept for the next call.
+    async def commit(producer):
+        await producer.commit("h")
+
+    async def close(producer):
+        await producer.close()
+
+    with ScriptedServer() as server, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # asyncio's, of the socket: rightly so
+        producer = AsyncTransactionProducer("orders", server.address)
+        asyncio.run(commit(producer))
+        asyncio.run(close(producer))
+        del producer
+        gc.collect()
+
+
 def test_closing_leaves_nothing_for_the_loop_to_warn_of():
     # Warnings are errors: a transport that is still open when the loop ends would warn.
     async def use():

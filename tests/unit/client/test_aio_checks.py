@@ -74,7 +74,9 @@ def test_a_loop_that_ends_without_close_has_nothing_to_warn_of():
         producer = AsyncTransactionProducer("orders", door.address, check=commit)
         (await asyncio.to_thread(door.stream)).check("t1")
         await asyncio.to_thread(door.until_ends, 1)
-        await asyncio.sleep(0)
+        async with asyncio.timeout(DEADLINE_S):
+            while not producer._pool._idle:  # the answer to the check's end has come
+                await asyncio.sleep(0.005)
         producer._pool._drop_idle()
         return producer
 

@@ -26,6 +26,9 @@ _CREATE_S = 10.0
 _FRESH_S = 60.0
 #: A topic that was just found missing is not asked for again at once.
 _MISSING_S = 1.0
+#: Any broker answers, and one that has just started, or that has not heard yet of a topic that was
+#: created a moment ago, does not know it: "no" is an answer when it is said twice.
+_SAID_AGAIN_S: Final = 0.25
 #: Names come from callers, and Kafka may be slow: what else waits for a thread shall not notice.
 _CALLS_MAX: Final = 256
 
@@ -89,6 +92,9 @@ class KafkaTopicCatalog:
 
     async def _fetch(self, topic: str) -> int | None:
         count = await self._threads.call(self._blocking_count, topic)
+        if count is None:
+            await asyncio.sleep(_SAID_AGAIN_S)
+            count = await self._threads.call(self._blocking_count, topic)
         if count is None:
             self._counts.pop(topic, None)
             if len(self._missing) > 10_000:  # names come from callers: keep this bounded

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 from halfhitch.adapters.kafka import catalog as module
 from halfhitch.adapters.kafka.catalog import KafkaTopicCatalog
@@ -51,4 +52,35 @@ async def test_prepares_to_many_unknown_topics_hold_up_nothing_but_each_other(
     assert await asyncio.gather(*asking, again) == [2] * 7
     assert await catalog.refresh("topic-6") == 2
     assert sorted(kafka.asked) == [f"topic-{number}" for number in range(7)]
+    catalog.stop()
+
+
+class ForgetfulKafka:
+    """A cluster in which the broker that is asked knows the topic or not, answer by answer."""
+
+    def __init__(self, *knows: bool) -> None:
+        self._knows = list(knows)
+
+    def list_topics(self, topic: str, _: float) -> Any:
+        error = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        found = SimpleNamespace(error=None if self._knows.pop(0) else error, partitions=[0, 1])
+        return SimpleNamespace(topics={topic: found})
+
+
+@pytest.mark.parametrize(
+    ("knows", "counts"),
+    [((False, True), [2]), ((False, False), [None]), ((True, False, True), [2, 2])],
+    ids=["created a moment ago", "missing", "asked for again, of a broker that has just started"],
+)
+async def test_a_topic_is_missing_when_kafka_has_said_so_twice(
+    knows: tuple[bool, ...], counts: list[int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A prepare was told unknown_topic, and refused for good, for a topic that was there: one broker
+    # of three had not heard of it.
+    monkeypatch.setattr(module, "_SAID_AGAIN_S", 0.0)
+    kafka = ForgetfulKafka(*knows)
+    catalog = KafkaTopicCatalog(kafka)  # type: ignore[arg-type]
+    assert [await catalog.refresh("orders") for _ in counts] == counts
+    assert catalog.partition_count("orders") == counts[-1]
+    assert not kafka._knows
     catalog.stop()
