@@ -143,6 +143,24 @@ class Payload(Protocol):
     def told(self) -> tuple[str, str, int | None, int] | None:
         """Marker, topic, partition and the hash of the key (0: no key), for the audit."""
 
+    def story(
+        self,
+        ending: int,
+        life: int,
+        stored_ms: int,
+        decided_ms: int,
+        op_offset: int,
+        source: str | None,
+        check_count: int,
+        message_count: int,
+        half_offset: int,
+        /,
+    ) -> tuple[bytes, bytes] | None:
+        """How a transaction of this message alone has ended: what wire/story.py writes, and marks.
+
+        Of one that has no reason, and nothing to be explained.
+        """
+
 
 @dataclass(slots=True)
 class ReadBatch:

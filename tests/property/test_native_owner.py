@@ -8,13 +8,27 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from halfhitch.core.model import HalfRead
-from halfhitch.service.owner.payloads import PlainPayload, payload_of
-from halfhitch.service.owner.stories import _targets
+from halfhitch.core.model import (
+    DoneMark,
+    HalfOffset,
+    HalfRead,
+    OpOffset,
+    ProducerGroup,
+    Resolution,
+    ResolutionSource,
+    TimestampMs,
+    TransactionId,
+)
+from halfhitch.core.step import Step
+from halfhitch.core.transaction import State, Transaction
+from halfhitch.service.owner.payloads import PayloadCache, PlainPayload, payload_of
+from halfhitch.service.owner.step_stories import Known, _targets, of_step
 from halfhitch.wire import half as half_wire
 from halfhitch.wire import headers as names
 from halfhitch.wire.count import forwarded
 from halfhitch.wire.half import Forward, Garbage, HalfRecord, system_headers
+from halfhitch.wire.story import Ended
+from halfhitch.wire.story_entries import decode_entry
 from harness.native import native, needs_native
 
 pytestmark = needs_native
@@ -133,6 +147,52 @@ def test_a_half_is_told_to_the_audit_as_python_would_have(
     if payload.told() is not None:
         twin = plain(key, value, headers)
         assert _targets([17], {17: payload}) == _targets([17], {17: twin})  # type: ignore[list-item,dict-item]
+
+
+RESOLUTIONS = st.sampled_from(Resolution)
+SOURCES = st.none() | st.sampled_from(ResolutionSource)
+TIMES = st.integers(-1, 2**62)
+
+
+@given(CONTENTS, halves(), RESOLUTIONS, SOURCES, TIMES, st.integers(0, 40), st.booleans())
+@example(b"k", [*USUAL], Resolution.COMMIT, ResolutionSource.PRODUCER, 5, 0, True)
+@example(None, [*USUAL], Resolution.ROLLBACK, ResolutionSource.CHECK, 5, 3, False)
+def test_the_end_of_a_transaction_of_one_message_is_written_as_python_would_have(
+    key: bytes | None, headers: list[Header], resolution: Resolution,
+    source: ResolutionSource | None, at_ms: int, count: int, is_written: bool,
+) -> None:  # fmt: skip
+    payload = payload_of(record_of(key, b"v", headers))
+    facts = payload.facts()
+    group, name = facts[:2] if facts else ("shop", "first")
+    identity = ProducerGroup(group), TransactionId(name)
+    transaction = Transaction(identity, State.WRITING, TimestampMs(at_ms))
+    transaction.first, transaction.began_at = HalfOffset(17), HalfOffset(at_ms)
+    transaction.decide(resolution, 1, OpOffset(at_ms), TimestampMs(at_ms), None, source)
+    transaction.check_count, transaction.resumed_count = count, count
+    done = [DoneMark(identity, transaction.ending, [HalfOffset(17)])]
+    step = Step([], done, [], 0, 0, [transaction])
+    found = []
+    for one in (payload, plain(key, b"v", headers)):
+        cache = PayloadCache(1_000_000)
+        cache.put(17, one)
+        found.append(of_step(step, Known({17: one} if is_written else {}, cache, {}), None, 7))
+    if is_written or resolution is not Resolution.COMMIT:
+        assert found[0] == found[1]
+    [[(entry, _)], _] = found
+    ended = decode_entry(entry)
+    assert isinstance(ended, Ended)
+    assert (ended.producer_group, ended.transaction_id) == identity
+
+
+def test_names_that_json_writes_in_other_words_are_left_to_python() -> None:
+    how = (1, 0, 5, 6, 7, "producer", 0, 1, 17)
+    for name in ('a"b', "a\\b", "a\tb", "a\x7fb"):
+        half = HalfRecord(name, "shop", 0, 1, "vm-1", "orders", digest=5)
+        payload = payload_of(record_of(b"k", b"v", system_headers(half)))
+        assert payload.facts() is not None
+        assert payload.story(*how) is None
+    half = HalfRecord("日本", "shop", 0, 1, "vm-1", "orders", digest=5)
+    assert payload_of(record_of(b"k", b"v", system_headers(half))).story(*how) is not None
 
 
 @given(st.lists(USERS, max_size=4), st.none() | st.integers(0, 2**31 - 1), st.integers(0, 999))

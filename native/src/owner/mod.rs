@@ -5,4 +5,5 @@ pub mod api;
 pub mod consumer;
 pub mod forward;
 pub mod record;
+pub mod story;
 pub mod usual;

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 
 use crate::carrier::lock;
+use crate::owner::story::{self, Ending};
 use crate::owner::usual::{self, Usual};
 
 /// Names that many records share are one string in Python.
@@ -196,6 +197,7 @@ impl Record {
 
 type Facts<'py> = (Bound<'py, PyString>, Bound<'py, PyString>, u32, u64);
 type Aim<'py> = (Bound<'py, PyString>, Option<i32>);
+type Story<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 type Told<'py> = (Bound<'py, PyString>, Bound<'py, PyString>, Option<i32>, u64);
 
 /// `ports.Payload`: the record's content, of which Python sees what it asks for.
@@ -248,10 +250,40 @@ impl Payload {
         let hashed = self.stored.key().map_or(0, |key| key_hash(topic, key));
         Some((PyString::new(py, &marker), shared(py, topic), usual.partition, hashed))
     }
+
+    /// How a transaction of this message alone has ended, for the audit: entry and marks.
+    #[allow(clippy::too_many_arguments)] // an object of them would cost what this saves
+    fn story<'py>(
+        &self,
+        py: Python<'py>,
+        ending: i64,
+        life: i64,
+        stored_ms: i64,
+        decided_ms: i64,
+        op_offset: i64,
+        source: Option<&str>,
+        check_count: i64,
+        message_count: i64,
+        half_offset: i64,
+    ) -> Option<Story<'py>> {
+        let end = Ending {
+            ending,
+            life,
+            stored_ms,
+            decided_ms,
+            op_offset,
+            source,
+            check_count,
+            message_count,
+            half_offset,
+        };
+        let (entry, marks) = story::write(&self.stored, &end)?;
+        Some((PyBytes::new(py, &entry), PyBytes::new(py, &marks)))
+    }
 }
 
 /// As `wire/story.py` has it.
-fn key_hash(topic: &[u8], key: &[u8]) -> u64 {
+pub fn key_hash(topic: &[u8], key: &[u8]) -> u64 {
     let mut state = Params::new().hash_length(8).to_state();
     state.update(topic).update(&[0]).update(key);
     let mut digest = [0; 8];

@@ -114,7 +114,7 @@ OWNER_METHODS: Final[Mapping[str, int]] = {
     "watermarks": 2,
 }
 OWNER_VALUES: Final[Mapping[str, tuple[str, ...]]] = {
-    "Payload": ("key", "value", "headers", "size_bytes", "facts", "aim", "told"),
+    "Payload": ("key", "value", "headers", "size_bytes", "facts", "aim", "told", "story"),
     "Record": ("topic", "offset", "timestamp", "key", "value", "headers", "payload"),
 }
 

@@ -49,6 +49,10 @@ class PlainPayload:
         """See ports.Payload."""
         return None
 
+    def story(self, *_: int | str | None) -> tuple[bytes, bytes] | None:
+        """See ports.Payload."""
+        return None
+
 
 class PayloadLostError(KafkaUnavailable):
     """A half that is still needed is not in its log any more."""
@@ -115,6 +119,10 @@ class PayloadCache:
                 raise PayloadLostError(f"half messages {lost[:5]} are no longer in the half log")
             found.update((o, payload_of(record)) for o, record in records.items())
         return found
+
+    def get(self, half_offset: int) -> Payload | None:
+        """This one, if it is here."""
+        return self._payloads.get(half_offset)
 
     def present(self, half_offsets: Iterable[int]) -> dict[int, Payload]:
         """Those of them that are here."""

@@ -22,9 +22,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from halfhitch.core.model import HalfOffset, Identity, ProducerGroup, Resolution, TransactionId
+from halfhitch.core.model import Identity, ProducerGroup, TransactionId
 from halfhitch.core.step import Step
-from halfhitch.core.transaction import Transaction
 from halfhitch.ports import (
     Clock,
     Observer,
@@ -38,11 +37,10 @@ from halfhitch.service.checking.api import CheckReport
 from halfhitch.service.owner.feeding import SkipReason
 from halfhitch.service.owner.payloads import PayloadCache
 from halfhitch.service.owner.spans import Spans
-from halfhitch.wire import headers as names
+from halfhitch.service.owner.step_stories import Known, Piece, of_step
 from halfhitch.wire import op as op_wire
 from halfhitch.wire import story
-from halfhitch.wire.half import DIGITS_MAX
-from halfhitch.wire.story import Ended, Event, Index, Target
+from halfhitch.wire.story import Event, Index
 
 logger = logging.getLogger(__name__)
 
@@ -59,17 +57,8 @@ _PAUSE_S: Final = 30.0
 _PAUSE_MAX_S: Final = 600.0
 #: So many steps in a row failed and nobody says why: it might be this topic.
 _DOUBTS_MAX: Final = 3
-#: Of one transaction so many messages are told of.
-_TARGETS_MAX: Final = 100
-
-#: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
-_COMMIT: Final = Resolution.COMMIT
-
 #: Of what is no transaction's.
 _NOBODYS: Final = (ProducerGroup(""), TransactionId(""))
-
-#: An encoded entry, and the marks by which indexes find it.
-_Piece = tuple[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +76,7 @@ class AuditPlace:
 class _Told:
     """What the step that is out tells."""
 
-    pieces: list[_Piece]
+    pieces: list[Piece]
     waited_count: int = 0  # so many others have waited, and are written with them
     is_written: bool = False
     index: Index | None = None
@@ -117,7 +106,7 @@ class Stories:
         self._instance = instance
         self._observer = observer
         self._clock = clock
-        self._waiting: deque[_Piece] = deque()  # bounded by `_wait`
+        self._waiting: deque[Piece] = deque()  # bounded by `_wait`
         self._waits_from_s = 0.0
         self._lost_count = 0
         self._silent_until_s = -1.0
@@ -197,7 +186,7 @@ class Stories:
             self._waits_from_s = self._clock.monotonic_s()
         self._wait((story.encode(event), story.mark_of(identity[1])))
 
-    def _wait(self, piece: _Piece) -> None:
+    def _wait(self, piece: Piece) -> None:
         self._waiting.append(piece)
         if len(self._waiting) > _WAITING_MAX:
             self._waiting.popleft()
@@ -230,8 +219,9 @@ class Stories:
     ) -> list[TargetRecord]:
         """What the step writes to the audit topic. `whys`: why transactions are parked in it."""
         self._forget()
+        now_ms = self._clock.wall_ms()
         try:
-            pieces = self._of_step(step, payload, payloads, whys)
+            pieces = of_step(step, Known(payload, payloads, whys), self._spans, now_ms)
         except Exception:  # a mistake of ours here must not keep the step from being written
             logger.exception(
                 "half partition %d: a step is not told of",
@@ -247,7 +237,6 @@ class Stories:
         waiting = list(islice(self._waiting, _TOGETHER_MAX))
         index = self._finished_run()
         self._told = _Told(pieces, len(waiting), is_written=True, index=index)
-        now_ms = self._clock.wall_ms()
         encoded = [piece for piece, _ in [*waiting, *pieces]]
         if self._lost_count:
             lost = Event("", "", story.LOST, now_ms, self._lost_count)
@@ -271,89 +260,6 @@ class Stories:
             return True
         self._silent_until_s = self._clock.monotonic_s() + self._pause_s
         return False
-
-    def _of_step(
-        self,
-        step: Step,
-        payload: Mapping[int, Payload],
-        payloads: PayloadCache,
-        whys: Mapping[Identity, tuple[str, str]],
-    ) -> list[_Piece]:
-        pieces: list[_Piece] = []
-        for transaction, mark in zip(step.transactions, step.done, strict=True):
-            identity = transaction.identity
-            if transaction.resolution is not None:
-                ended, marks = self._ended(transaction, mark.ending, payload, payloads, whys)
-                pieces.append((story.encode(ended), story.mark_of(identity[1]) + marks))
-            elif transaction.parked:
-                late = Event(*identity, story.LATE_MESSAGE, self._clock.wall_ms())
-                pieces.append((story.encode(late), story.mark_of(identity[1])))
-        if step.copies or step.conflicts or step.notes:
-            events = self._events(step)
-            pieces += [(story.encode(e), story.mark_of(e.transaction_id)) for e in events]
-        return pieces
-
-    def _events(self, step: Step) -> list[Event]:
-        now_ms = self._clock.wall_ms()
-        found = [
-            Event(*order.transaction.identity, story.ASKED, now_ms, order.number)
-            for order in step.copies
-            if order.is_check
-        ]
-        found += [story.conflict(lost, now_ms) for lost in step.conflicts]
-        found += [
-            Event(
-                *note.identity,
-                story.LATE_DECISION,
-                now_ms,
-                note.op_offset,
-                None if note.source is None else note.source.value,
-                note.resolution.value,
-                note.reason,
-            )
-            for note in step.notes
-        ]
-        return found
-
-    def _ended(
-        self,
-        transaction: Transaction,
-        ending: int,
-        payload: Mapping[int, Payload],
-        payloads: PayloadCache,
-        whys: Mapping[Identity, tuple[str, str]],
-    ) -> tuple[Ended, bytes]:
-        """And the marks of its keys."""
-        if transaction.further is None and transaction.first >= 0:
-            halves = [transaction.first]
-        else:
-            halves = [half_offset for _, half_offset in transaction.messages()]
-        known = payload
-        if transaction.resolution is not _COMMIT:  # nothing is read back to be told of
-            known = {**payloads.present(halves), **payload}
-        marker, targets, marks = _targets(halves[:_TARGETS_MAX], known)
-        identity, source = transaction.identity, transaction.source
-        ended = Ended(
-            identity[0],
-            identity[1],
-            ending,
-            transaction.resumed_count,
-            marker,
-            transaction.stored_at_ms,
-            transaction.decided_ms,
-            transaction.decided_op_offset,
-            None if source is None else source.value,
-            transaction.reason,
-            transaction.check_count,
-            ending if ending > 0 else len(halves),
-            transaction.began_at,
-            targets,
-            ": ".join(whys[identity]) if whys and identity in whys else None,
-        )
-        if self._spans is not None:
-            first = next((known[half] for half in halves if half in known), None)
-            self._spans.ends(ended, None if first is None else first.headers)
-        return ended, marks
 
     def _finished_run(self) -> Index | None:
         """The index of a run that is long enough, once the topic has said where it ends.
@@ -449,40 +355,3 @@ class Stories:
             reason,
             extra={"action": "audit_away"},
         )
-
-
-def _targets(
-    halves: Sequence[HalfOffset], known: Mapping[int, Payload]
-) -> tuple[str, list[Target], bytes]:
-    """The first message's marker; of all that are known, where they go, and the marks of keys."""
-    marker = ""
-    targets: list[Target] = []
-    marks = b""
-    for half_offset in halves:
-        found = known.get(half_offset)
-        if found is None:
-            continue
-        told = found.told()
-        if told is not None:
-            if not targets:
-                marker = told[0]
-            if told[3]:
-                marks += story.mark_of_key(told[3])
-            targets.append(Target(told[1], told[2], told[3]))
-            continue
-        headers = found.headers
-        if not targets:
-            marker = (headers[0][1] or b"").decode(errors="replace")
-        topic = headers[3][1] or b""
-        partition = None
-        for name, value in headers[4:]:
-            if name == names.REAL_QID and value and value.isdigit() and len(value) < DIGITS_MAX:
-                partition = int(value)
-            elif not names.is_reserved(name):
-                break
-        hashed = 0
-        if found.key is not None:
-            hashed = story.key_hash(topic, found.key)
-            marks += story.mark_of_key(hashed)
-        targets.append(Target(topic.decode(errors="replace"), partition, hashed))
-    return marker, targets, marks

@@ -293,7 +293,7 @@ def test_a_mistake_in_the_telling_does_not_stop_the_partition(
 
     twin = twin_with_audit()
     owner = owner_of(twin)
-    monkeypatch.setattr(under_test, "_targets", mistaken)
+    monkeypatch.setattr(under_test, "of_step", mistaken)
     twin.half("T1")
     twin.commit("T1")
     turn_until_idle(owner)
