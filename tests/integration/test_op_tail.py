@@ -261,6 +261,44 @@ async def test_of_contrary_decisions_the_first_counts(world: KafkaWorld) -> None
     assert await found(world, identity("T1"), 0) == (R, True)
 
 
+async def test_a_decision_behind_the_giving_up_passed_for_the_first(world: KafkaWorld) -> None:
+    """Whoever ended what had been given up, while its half partition was taken over, was told 200:
+    his own decision was the last in the log.
+    """
+    half(world, "T1")
+    decided(world, "T1", Resolution.PARK)
+    decided(world, "T1", C)
+    assert await found(world, identity("T1"), 0) == (Resolution.PARK, False)
+    done(world, "T1", ending=-2)
+    decided(world, "T1", R)
+    assert await found(world, identity("T1"), 0) == (Resolution.PARK, False)
+    value, headers = op_wire.write_note(
+        identity("T1"), action="resume", operator="ann", reason="mended"
+    )
+    world.put(world.op_topic, [value], headers=headers)
+    # As what it was put back its halves say, and its done mark will.
+    assert await found(world, identity("T1"), 0) == (None, False)
+    done(world, "T1", ending=1)
+    assert await found(world, identity("T1"), 0) == (C, True)
+
+
+async def test_what_was_trimmed_before_a_held_log_could_be_read_was_told_to_be_gone(
+    world: KafkaWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("T0", "T1"):
+        half(world, name)
+    stranger = world.unfinished(world.op_topic, [b"x"])
+    decided(world, "T0", C)
+    done(world, "T0", ending=1)
+    world.writer().delete_below(1, 0)
+    monkeypatch.setattr(op_tail, "_LOOK_UP_S", 2.0)
+    with pytest.raises(KafkaUnavailable, match="a Kafka transaction is open"):
+        await found(world, identity("T0"), 0)
+    stranger.abort()
+    monkeypatch.undo()
+    assert await found(world, identity("T0"), 0) == (C, True)
+
+
 async def test_a_half_that_is_not_there_any_more_or_not_its_own_is_gone(
     world: KafkaWorld,
 ) -> None:

@@ -24,8 +24,6 @@ from halfhitch.composition.limits import http_limits
 from halfhitch.composition.options import engine_options
 from halfhitch.config import Settings
 from halfhitch.core.model import (
-    DecisionRead,
-    DoneRead,
     Identity,
     ProducerGroup,
     Resolution,
@@ -48,14 +46,13 @@ from halfhitch.service.transactions.admission import Admission
 from halfhitch.service.transactions.dependencies import Dependencies
 from halfhitch.service.transactions.first import FirstDecisions, LookedUp, gone
 from halfhitch.service.transactions.intake import Intake
+from halfhitch.service.transactions.looking_up import Look, told_in
 from halfhitch.service.transactions.op_appends import DecisionLog
 from halfhitch.service.transactions.service import TransactionService
 from halfhitch.service.transactions.sizes import TransactionSizes
 from halfhitch.service.transactions.visibility import Visibility
 from halfhitch.testing.partitions import SettlingWorker
-from halfhitch.wire import op as op_wire
 from halfhitch.wire.check import Check
-from halfhitch.wire.half import Garbage
 from halfhitch.wire.handle import HandleCodec
 from halfhitch.wire.topics import InternalTopics
 
@@ -118,20 +115,17 @@ class OpLog:
         self, partition: int, identity: Identity, half_offset: int
     ) -> tuple[Resolution | None, bool]:
         """See Inquiry."""
-        resolution: Resolution | None = None
-        is_done = False
+        look = Look(half_offset)
         for record in self._kafka.committed(self._kafka.op_topic):
             if record.partition != partition:
                 continue
-            entries = op_wire.read(record.offset(), 0, record.value(), record.headers())
-            for entry in () if isinstance(entries, Garbage) else entries:
-                if isinstance(entry, DecisionRead) and entry.identity == identity:
-                    resolution = resolution or entry.resolution
-                is_done |= isinstance(entry, DoneRead) and entry.identity == identity
+            for whose, event in told_in(record.offset(), record.value(), record.headers()):
+                if whose == identity and look.take(event):
+                    break
         begin = self._kafka.log(self._kafka.half_topic, partition).start
-        if resolution is None and half_offset < begin:
+        if look.told[0] is None and half_offset < begin:
             raise gone(identity)
-        return resolution, is_done
+        return look.told
 
     async def look_up_many(
         self,

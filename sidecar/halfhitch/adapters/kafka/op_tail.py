@@ -10,7 +10,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import (
@@ -28,27 +27,15 @@ from halfhitch.adapters.kafka.log_ends import Log, LogEnds
 from halfhitch.adapters.kafka.readable import headers_of
 from halfhitch.adapters.kafka.scan import LogTrimmed, NotInTime, records
 from halfhitch.core.early import EARLY_MS
-from halfhitch.core.model import (
-    COPIED,
-    GIVEN_UP,
-    PARKED,
-    ROLLED_BACK,
-    ConflictKind,
-    ConflictRead,
-    DecisionRead,
-    DoneRead,
-    Identity,
-    Resolution,
-)
+from halfhitch.core.model import Identity, Resolution
 from halfhitch.errors import HalfHitchError, KafkaUnavailable, TransactionGone
-from halfhitch.service.transactions.end import reused
 from halfhitch.service.transactions.first import LookedUp
+from halfhitch.service.transactions.looking_up import Look, Told, told_in
 from halfhitch.service.transactions.visibility import Visibility
 from halfhitch.threads import Threads
 from halfhitch.wire import half as half_wire
 from halfhitch.wire import op as op_wire
 from halfhitch.wire.half import Garbage
-from halfhitch.wire.op import OpRead
 
 logger = logging.getLogger(__name__)
 
@@ -185,12 +172,15 @@ class KafkaInquiry:
         self._ends = ends
         self._half_topic = half_topic
         self._op_topic = op_topic
-        self._kept = KeptLogs[OpRead]()
+        self._kept = KeptLogs[Told]()
         self._threads = Threads("read the logs", _THREADS, calls_max=_CALLS_MAX)
+        #: Whoever only looks keeps nobody waiting who ends something.
+        self._viewing = Threads("look a transaction up", _THREADS, calls_max=_CALLS_MAX)
 
     def stop(self) -> None:
         """Look nothing up any more."""
         self._threads.stop()
+        self._viewing.stop()
         self._consumers.stop()
 
     async def look_up(
@@ -198,7 +188,7 @@ class KafkaInquiry:
     ) -> tuple[Resolution | None, bool]:
         """See service.transactions.first.Inquiry. Takes a thread for as long as it reads."""
         asked = {identity: half_offset}
-        found = (await self._threads.call(self._look_up, partition, asked))[identity]
+        found = (await self._viewing.call(self._look_up, partition, asked))[identity]
         if isinstance(found, HalfHitchError):
             raise found
         return found
@@ -215,7 +205,7 @@ class KafkaInquiry:
     def _look_up(
         self, partition: int, half_offsets: Mapping[Identity, int], seen_ms: int | None = None
     ) -> dict[Identity, LookedUp]:
-        looks = {identity: _Look(at) for identity, at in half_offsets.items()}
+        looks = {identity: Look(at) for identity, at in half_offsets.items()}
         try:
             with self._consumers.lent() as consumer:
                 stored_ms, half_start = self._stored_patiently(consumer, partition, half_offsets)
@@ -238,9 +228,8 @@ class KafkaInquiry:
         # Of one whose messages are gone it counts only that it is done: how it was decided may lie
         # before what was read.
         return {
-            identity: look.refusal or look.told
-            if identity in stored_ms or look.told[1]
-            else _gone(identity)
+            identity: look.refusal
+            or (look.told if identity in stored_ms or look.told[1] else _gone(identity))
             for identity, look in looks.items()
         }
 
@@ -253,14 +242,16 @@ class KafkaInquiry:
         start = int(consumer.offsets_for_times(asked, _ANSWER_S)[0].offset)
         return readable if start < 0 else start
 
-    def _ended(self, consumer: Consumer, partition: int, looks: Mapping[Identity, "_Look"]) -> None:
+    def _ended(self, consumer: Consumer, partition: int, looks: Mapping[Identity, Look]) -> None:
         """Of those whose messages are gone: how they ended may lie anywhere in what is left."""
         try:
             self._decided(
                 consumer, self._since(consumer, partition, 0), partition, looks, keeps=False
             )
-        except NotInTime:
-            return  # nothing is known of them
+        except NotInTime as error:
+            for look in looks.values():  # the others need not wait until it can be read
+                if not look.told[1]:
+                    look.refusal = error
 
     def _stored_patiently(
         self, consumer: Consumer, partition: int, half_offsets: Mapping[Identity, int]
@@ -318,7 +309,7 @@ class KafkaInquiry:
         consumer: Consumer,
         start: int,
         partition: int,
-        looks: Mapping[Identity, "_Look"],
+        looks: Mapping[Identity, Look],
         *,
         keeps: bool,
     ) -> None:
@@ -342,58 +333,24 @@ class KafkaInquiry:
         self,
         consumer: Consumer,
         log: Log,
-        kept: KeptLog[OpRead],
+        kept: KeptLog[Told],
         end: int,
         give_up_s: float,
-        left: dict[Identity, "_Look"],
+        left: dict[Identity, Look],
     ) -> None:
         if not left:
             return
         for message in records(consumer, log, kept.read_to, end, give_up_s):
             at = message.offset()
-            events = op_wire.read(at, 0, message.value(), headers_of(message))
-            for event in () if isinstance(events, Garbage) else events:
+            for identity, event in told_in(at, message.value(), headers_of(message)):
                 if not kept.is_full:
-                    kept.put(at, event.identity, event)
-                if event.identity in left and left[event.identity].take(event):
-                    del left[event.identity]
+                    kept.put(at, identity, event)
+                if identity in left and left[identity].take(event):
+                    del left[identity]
             kept.read_to = at + 1
             if not left:
                 return
         kept.read_to = end
-
-
-@dataclass(slots=True)
-class _Look:
-    """What the op log says of one transaction, event by event."""
-
-    half_offset: int
-    told: tuple[Resolution | None, bool] = (None, False)
-    refusal: HalfHitchError | None = None
-
-    def take(self, event: OpRead) -> bool:
-        """Whether nothing that comes later matters.
-
-        The last parking counts only if nothing came after it: it may have been put back.
-        """
-        decided = self.told[0]
-        if isinstance(event, ConflictRead) and self.half_offset in event.half_offsets:
-            if event.kind is ConflictKind.REUSED:
-                self.refusal = reused(event.identity)
-                return True
-        elif isinstance(event, DecisionRead) and decided in (None, Resolution.PARK):
-            self.told = event.resolution, False
-        elif isinstance(event, DoneRead) and event.ending in (GIVEN_UP, PARKED):
-            self.told = _PARKED_AS[event.ending], False
-        elif isinstance(event, DoneRead) and event.ending != COPIED:
-            rolled_back = event.ending == ROLLED_BACK
-            self.told = Resolution.ROLLBACK if rolled_back else Resolution.COMMIT, True
-            return True
-        return False
-
-
-#: Committed and undeliverable is told as committed and not visible.
-_PARKED_AS: Final = {GIVEN_UP: Resolution.PARK, PARKED: Resolution.COMMIT}
 
 
 def _gone(identity: Identity) -> TransactionGone:

@@ -19,6 +19,9 @@ from halfhitch.errors import (
     TransactionGone,
 )
 
+#: Whoever asks the logs is told nothing after this: a reading takes ten seconds at most, and others
+#: may come before it.
+_LOGS_S: Final = 15.0
 #: Of a transaction that its owner knows nothing of, or a decision alone.
 _UNSEEN: Final = (Standing.UNKNOWN, Standing.EARLY)
 
@@ -108,9 +111,15 @@ class FirstDecisions:
             if standing not in _UNSEEN:  # else its owner went in between, or there is no half
                 return standing.resolution
         try:
-            told = await self._look_up(place, identity)
+            async with asyncio.timeout(_LOGS_S):
+                told = await self._look_up(place, identity)
+        except TimeoutError as error:
+            late = KafkaUnavailable(f"the logs were not read within {_LOGS_S:g} s")
+            raise first_unknown(identity, late, advice=advice) from error
         except BackendError as error:
             raise first_unknown(identity, error, advice=advice) from error
+        if isinstance(told, BackendError):
+            raise first_unknown(identity, told, advice=advice) from told
         if isinstance(told, HalfHitchError):
             raise told
         if told[0] is None:  # though one is stored at `place`

@@ -314,8 +314,11 @@ class DecisionLog:
         """Whether a decision of the transaction that lies there may have been stored by this
         process, or before it began, and is not remembered. `read_to`: an owner here told of what
         lies below that, before it was asked what is under way.
+
+        A request of a process that has died may still be on its way to Kafka, and land before what
+        is stored now: of what lay there before, only the log tells what came first.
         """
-        if read_to is None and half_offset < self.first_half(partition):
+        if half_offset < self.first_half(partition):
             return True
         lane = self._lanes.get(partition)
         if lane is not None and lane.remembered.forgotten.may_hold(half_offset, read_to):

@@ -17,6 +17,7 @@ from halfhitch.errors import (
     TransactionGone,
     TransactionReused,
 )
+from halfhitch.service.transactions import first as module
 from halfhitch.service.transactions.end import reused
 from halfhitch.service.transactions.first import FirstDecisions, LookedUp, Place, gone
 from harness.coordinator import settle
@@ -171,6 +172,36 @@ async def test_who_does_not_wait_for_a_takeover_asks_the_logs_at_once() -> None:
     it = World()
     async with asyncio.timeout(1):
         assert await it.find(is_patient=False) is R
+
+
+async def test_one_that_cannot_be_told_of_keeps_no_other_from_being_told() -> None:
+    """Its half is trimmed, and what is left of the log cannot be read: it was told that it is
+    gone. Then an error without the decision's own words.
+    """
+    it = World(wait_s=0.0)
+    held = KafkaUnavailable("a Kafka transaction is open there")
+
+    async def look_up_many(*_: Any) -> dict[Identity, LookedUp]:
+        return {T1: held, identity("T2"): (C, False)}
+
+    it.look_up_many = look_up_many  # type: ignore[method-assign,assignment]
+    asking = [asyncio.create_task(it.find(which)) for which in (T1, identity("T2"))]
+    with pytest.raises(OutcomeUnknown, match=r"T1 is stored.*a Kafka transaction is open"):
+        await asking[0]
+    assert await asking[1] is C
+
+
+async def test_whoever_asks_logs_that_are_read_for_others_was_told_after_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Twelve half partitions were held, and four readings at a time take ten seconds each."""
+    monkeypatch.setattr(module, "_LOGS_S", 0.01)
+    it = World(wait_s=0.0)
+    it.may_read.clear()
+    with pytest.raises(OutcomeUnknown, match=r"were not read within 0\.01 s"):
+        await it.find()
+    it.may_read.set()
+    assert await it.find() is R
 
 
 async def test_each_of_hundreds_took_a_thread_until_it_gave_up() -> None:

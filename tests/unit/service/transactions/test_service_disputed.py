@@ -195,6 +195,24 @@ async def test_a_new_process_told_a_contrary_end_that_it_counts_before_it_had_re
         await contrary
 
 
+async def test_a_decision_of_a_process_that_has_died_landed_while_the_next_one_was_told() -> None:
+    """Its request was on its way still, and landed before the contrary one: both counted."""
+    it = Coordinator()
+    handle = await it.prepared("T1")
+    known = it.handles.decode(handle)
+    later = Coordinator(it.twin)
+    later.decisions.first_half = lambda _: 1
+    asking = asyncio.create_task(later.service.end(handle, R))
+    # The owner had read nothing of it when the contrary one was asked for.
+    decision = Decision(identity("T1"), C, 1, known.half_offsets, ResolutionSource.PRODUCER)
+    await it.decisions.append(known.partition, decision)
+    await until_stored(later, 2)
+    assert not asking.done()
+    later.carry_out()
+    with pytest.raises(ContraryDecision):
+        await asking
+
+
 async def test_what_was_prepared_and_decided_within_memory_does_not_wait_for_a_takeover() -> None:
     it = Coordinator()
     takeover(it)
