@@ -61,10 +61,10 @@ class Finished:
         before = self.ending(identity) if ending < 0 else None
         if before is not None and before >= 0:
             return  # the mark of a late copy out of a life before the one that was committed
-        put = self._generations[-1].put
-        put(hash_of(identity), identity, ending, digests[0] if digests else 0)
+        current = self._generations[-1]
+        current.put(hash_of(identity), identity, ending, digests[0] if digests else 0)
         for index in range(1, len(digests)):
-            put(hash_of(identity, index), identity, ending, digests[index])
+            current.put(hash_of(identity, index), identity, ending, digests[index])
 
     def ending(self, identity: Identity) -> int | None:
         """How it ended, or None when it is not remembered. Safe to call from another thread."""

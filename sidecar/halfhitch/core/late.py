@@ -91,6 +91,11 @@ class LateMarks:
             self._watermarks.decided(mark)
             self._repeats[identity] = mark
 
+    @property
+    def is_idle(self) -> bool:
+        """Nothing has come late that a mark could answer."""
+        return not (self._repeats or self._parked or self._firsts)
+
     def done_read(self, event: DoneRead) -> list[HalfOffset]:
         """A mark of this transaction was read: it answers a repeated decision too.
 

@@ -563,6 +563,8 @@ class Ledger:
 
     def _late_read(self, event: DoneRead) -> None:
         """A mark was read, and tells more of what came late than was known."""
+        if self._late.is_idle:
+            return
         if others := self._late.done_read(event):
             self._conflicts.same_after_all(event.identity)
             for half_offset in others:

@@ -90,6 +90,17 @@ class StepRecord(NamedTuple):
     value: bytes
     headers: Headers
     key: bytes | None = None
+    marks: Sequence[DoneMark] = ()  # what it says, if it says done marks
+
+    def read_back(self, op_offset: int, stored_at_ms: int) -> list[DoneRead]:
+        """What `read` gives of the done marks in it, by whoever has written them."""
+        at, stored_ms = OpOffset(op_offset), TimestampMs(stored_at_ms)
+        return [
+            DoneRead(
+                at, stored_ms, mark.identity, mark.ending, tuple(mark.half_offsets), mark.digests
+            )
+            for mark in self.marks
+        ]
 
 
 Entry = DecisionEntry | DoneEntry | ConflictEntry | NoteEntry
@@ -141,7 +152,7 @@ def write_step(done: Sequence[DoneMark], conflicts: Sequence[ConflictMark]) -> l
     for marks in _cut(done):
         entries = [DoneEntry(*mark.identity, mark.ending, len(mark.half_offsets)) for mark in marks]
         half_offsets = [o for mark in marks for o in mark.half_offsets]
-        records.append(StepRecord(*write(TAG_DONE, entries, half_offsets), _key(marks)))
+        records.append(StepRecord(*write(TAG_DONE, entries, half_offsets), _key(marks), marks))
     return records + _write_conflicts(others) if others else records
 
 

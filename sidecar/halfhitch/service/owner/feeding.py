@@ -15,7 +15,7 @@ from typing import Final
 from halfhitch.core.ledger import Ledger
 from halfhitch.core.model import DecisionRead, DoneRead, HalfRead
 from halfhitch.errors import TopologyError
-from halfhitch.ports import Clock, Observer, PartitionReader, StoredRecord
+from halfhitch.ports import Clock, KafkaHeaders, Observer, PartitionReader, StoredRecord
 from halfhitch.service.owner.payloads import PayloadCache, payload_of
 from halfhitch.service.transactions.op_appends import OnRead
 from halfhitch.wire import half as half_wire
@@ -29,6 +29,8 @@ _EARLY_ASK_S: Final = 5.0
 #: With so many op records waiting for halves the op log is read no further; one more read of it may
 #: come on top.
 _WAITING_MAX: Final = 500
+#: Steps whose marks were not read back yet: one, as a rule.
+_WRITTEN_MAX: Final = 32
 
 
 #: Log (half or op) and offset -> who wants that record to be passed over, and why.
@@ -60,6 +62,8 @@ class Feed:
         self._payloads = payloads
         self._observer = observer
         self._clock = clock
+        #: Done marks that were written here and are still to be read back, in their order.
+        self._written: deque[op_wire.StepRecord] = deque(maxlen=_WRITTEN_MAX)
         # Entries of op records that speak of halves not read yet. Bounded: see _WAITING_MAX.
         self._waiting: deque[tuple[int, Sequence[op_wire.OpRead]]] = deque()
         self._half_end = 0  # of the half log, when it was last asked for
@@ -80,6 +84,7 @@ class Feed:
     def clear(self) -> None:
         """A new takeover begins: everything is read again."""
         self._waiting.clear()
+        self._written.clear()
         self.op_fed_to = 0
         self._half_end = self._all_goal_for = 0
         self._incomplete_goal = None
@@ -149,11 +154,28 @@ class Feed:
         self._payloads.put(half_offset, payload)
         return 0
 
+    def wrote(self, records: Sequence[op_wire.StepRecord]) -> None:
+        """The step with these op records is committed."""
+        self._written.extend([record for record in records if record.marks])
+
+    def _read_back(
+        self, value: bytes | None, headers: KafkaHeaders | None, key: bytes | None
+    ) -> op_wire.StepRecord | None:
+        """What was written here, if this is it: there is no need to read it again."""
+        first = self._written[0] if self._written else None
+        if first is None or (value, key, headers) != (first.value, first.key, first.headers):
+            return None
+        return self._written.popleft()
+
     def _op(self, record: StoredRecord) -> int:
-        op_offset = record.offset()
-        events = op_wire.read(
-            op_offset, record.timestamp()[1], record.value(), record.headers(), record.key()
-        )
+        op_offset, stored_ms = record.offset(), record.timestamp()[1]
+        value, headers, key = record.value(), record.headers(), record.key()
+        written = self._read_back(value, headers, key)
+        events: Sequence[op_wire.OpRead] | Garbage
+        if written is None:
+            events = op_wire.read(op_offset, stored_ms, value, headers, key)
+        else:
+            events = written.read_back(op_offset, stored_ms)
         if isinstance(events, Garbage):
             self._refuse_newer("op", events)
             logger.warning(

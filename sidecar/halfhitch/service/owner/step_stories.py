@@ -97,7 +97,7 @@ def _of_one(transaction: Transaction, ending: int, known: Known) -> Piece | None
         transaction.stored_at_ms,
         transaction.decided_ms,
         transaction.decided_op_offset,
-        None if source is None else source.value,
+        source,  # a member is a text; to reach its `value` is slow
         transaction.check_count,
         ending if ending > 0 else 1,
         transaction.began_at,

@@ -328,6 +328,7 @@ class PartitionOwner:
             self.checkback.tick(ledger)  # intervals begin with the delivery, not with the plan
         reached("before_confirm")
         ledger.confirm(step)
+        self._feed.wrote(ops)
         if stories is not None:
             stories.confirmed()
         reached("after_confirm")

@@ -107,3 +107,37 @@ def test_a_record_was_read_before_its_last_decision_counted() -> None:
     assert all(read_to is not None and read_to <= op_offset for read_to, _ in seen)
     assert owner.op_read_to is not None
     assert owner.op_read_to > op_offset
+
+
+def test_marks_that_were_written_here_are_read_back_once_and_a_strangers_are_read() -> None:
+    twin = Twin()
+    owner = twin.working_owner()
+    first = twin.half("one", value=b"one")
+    twin.commit("one", hints=[first])
+    owner.turn(0.0)
+    [written] = owner._feed._written
+    assert [mark.identity for mark in written.marks] == [identity("one")]
+    # Somebody who copies the record, before it is read back and after that: it says nothing new.
+    owner._feed._written.appendleft(written)
+    turn_until_idle(owner)
+    assert [record is written for record in owner._feed._written] == [True]
+    assert owner.standing(identity("one"), first) is Standing.COMMITTED
+    second = twin.half("two", value=b"two")
+    twin.commit("two", hints=[second])
+    turn_until_idle(owner)
+    assert twin.values() == [b"one", b"two"]
+    assert owner.standing(identity("two"), second) is Standing.COMMITTED
+
+
+def test_a_takeover_reads_what_was_written_before_it() -> None:
+    twin = Twin()
+    owner = twin.working_owner()
+    first = twin.half("one", value=b"one")
+    twin.commit("one", hints=[first])
+    owner.turn(0.0)
+    assert owner._feed._written
+    owner.take_over()
+    assert not owner._feed._written
+    turn_until_idle(owner)
+    assert owner.standing(identity("one"), first) is Standing.COMMITTED
+    assert twin.values() == [b"one"]
