@@ -80,7 +80,7 @@ def records(transactions: int, prefix: str) -> Iterator[Written]:
             said = yield from _transaction(number, partition, halves, prefix)
             identity = ProducerGroup(f"group-{number % 7}"), TransactionId(f"{number:032x}")
             marks.append(DoneMark(identity, len(TARGETS), halves, said))
-        for value, headers, key, _ in op_wire.write_step(marks, []):
+        for value, headers, key in op_wire.write_step(marks, []):
             yield Written(names.op, partition, key, value, headers)
 
 

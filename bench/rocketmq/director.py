@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 _BUILD = Path(__file__).resolve().parents[2] / "build"
 _SIDES = {ROCKETMQ: RocketMQSide, HALF_HITCH: HalfHitchSide}
 _WARM_UP_THREADS = 32
+_WARM_UP_BYTES = 1_024
 #: A server that stood still has timers to catch up with.
 _COME_ROUND_S = 2.0
 
@@ -70,13 +71,19 @@ class Director:
         side.sleep()
         if self.plan.first_warm_up_s:
             side.wake()
-            with self._load(side, "commit", _WARM_UP_THREADS, next(self._batches)) as load:
+            # Java compiles what is called often, and large bodies come seldom: with them a minute
+            # was not enough, and what was measured was a compiler.
+            small = min(self.plan.body_bytes, _WARM_UP_BYTES)
+            with self._load(side, "commit", _WARM_UP_THREADS, next(self._batches), small) as load:
                 load.warm_up(self.plan.first_warm_up_s, side.pids["broker"])
             side.sleep()
         return side
 
-    def _load(self, side: Side, load: str, threads: int, batch: int) -> Load:
-        of = Load(self.plan, load, threads, side.address, batch)
+    def _load(
+        self, side: Side, load: str, threads: int, batch: int, body_bytes: int | None = None
+    ) -> Load:
+        size_bytes = self.plan.body_bytes if body_bytes is None else body_bytes
+        of = Load(self.plan, load, threads, side.address, batch, size_bytes)
         return of.run_in(self.folder, f"{side.name.replace(' ', '-').lower()}-load-{batch}")
 
     def _turn(self, side: Side, number: int, load: str, threads: int) -> None:

@@ -101,11 +101,13 @@ class Measured:
 class Load:
     """The process; ends with the block."""
 
-    def __init__(self, plan: Plan, load: str, threads: int, address: str, batch: int) -> None:
+    def __init__(
+        self, plan: Plan, load: str, threads: int, address: str, batch: int, body_bytes: int
+    ) -> None:
         self._plan = plan
         self._words = [
             *("-n", address, "-t", plan.topic, "-w", str(threads)),
-            *("-s", str(plan.body_bytes), "-b", str(batch), "-ri", "1000"),
+            *("-s", str(body_bytes), "-b", str(batch), "-ri", "1000"),
             *LOADS[load],
         ]
 

@@ -301,7 +301,7 @@ class LedgerWorld:
         self.step_op_offset = self.op_log.end
         for order in step.copies:
             self._copy(order.transaction, order.number, open_)
-        for value, headers, key, _ in op_wire.write_step(step.all_done, step.conflicts):
+        for value, headers, key in op_wire.write_step(step.all_done, step.conflicts):
             self.append_op(value, headers, open_, key)
         outcomes = iter(step.forwards)
         for transaction in step.transactions:

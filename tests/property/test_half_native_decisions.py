@@ -20,7 +20,7 @@ from halfhitch.core.model import DecisionRead, Identity, Resolution, ResolutionS
 from halfhitch.core.standing import Standing
 from halfhitch.errors import KafkaUnavailable, OutcomeUnknown
 from halfhitch.ports import KafkaHeaders
-from halfhitch.service.transactions import op_appends
+from halfhitch.service.transactions import first, op_appends
 from halfhitch.service.transactions.end import Deciding
 from halfhitch.service.transactions.first import FirstDecisions, LookedUp, Place
 from halfhitch.service.transactions.op_appends import DecisionLog
@@ -303,6 +303,7 @@ async def test_whichever_way_decisions_go_nobody_is_told_what_the_log_does_not_s
     409 while what lay behind a refused one moved up, and an id that had been rolled back was taken.
     """
     monkeypatch.setattr(op_appends, "_SETTLED_S", 0.0)
+    monkeypatch.setattr(first, "_LOGS_S", 1e6)  # a minute may pass here while the logs are read
     for number in range(400):
         seed = SEED or share * 400 + number + 1
         life = Life(random.Random(seed))

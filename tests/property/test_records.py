@@ -178,7 +178,7 @@ def test_the_marks_of_a_step_are_read_back_in_order(
     done: list[DoneMark], conflicts: list[ConflictMark]
 ) -> None:
     read: list[object] = []
-    for value, headers, key, _ in op.write_step(done, conflicts):
+    for value, headers, key in op.write_step(done, conflicts):
         entries = op.read(3, 2, value, headers, key)
         assert not isinstance(entries, Garbage), entries
         read += entries

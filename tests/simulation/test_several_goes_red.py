@@ -381,7 +381,7 @@ def the_proof_is_not_in_the_step_that_it_proves(patch: Patch) -> None:
 
     def write(self, targets, ops, half_watermark, op_watermark):
         kept = [op for op in ops if not read_proof(op_watermark, op.headers, op.key)]
-        for value, headers, key, _ in ops[len(kept) :]:
+        for value, headers, key in ops[len(kept) :]:
             place = self._op
             log_offset = self._world.kafka.append(*place, key, value, headers)
             self._world.stored(place, log_offset)

@@ -92,7 +92,9 @@ class CheckAnswers:
         """End the stream; wait, for a bounded time, for the checks that are running."""
         self._over = True
         current = asyncio.current_task()
-        if self._task is not None and not self._task.done():
+        if self._task is None or self._loop.is_closed():
+            return  # no task of a closed loop goes on
+        if not self._task.done():
             self._task.cancel()
             await asyncio.wait([self._task], timeout=checks.CLOSE_S)
         running = [task for task in self._tasks if task is not current]

@@ -244,7 +244,8 @@ class ConnectionPool:
         self._closed = True
         self._drop_idle()
         if self._loop is not None and self._loop.is_closed():
-            return  # left with calls and connections in it: none of them goes on
+            self._all.clear()  # left with calls and connections in it: none of them goes on
+            return
         # Of a loop that was left with calls in it none goes on.
         while not self._calls.is_over and self._loop is asyncio.get_running_loop():
             self._call_ended.clear()

@@ -52,7 +52,9 @@ from halfhitch.service.transactions.service import TransactionService
 from halfhitch.service.transactions.sizes import TransactionSizes
 from halfhitch.service.transactions.visibility import Visibility
 from halfhitch.testing.partitions import SettlingWorker
+from halfhitch.wire import half as half_wire
 from halfhitch.wire.check import Check
+from halfhitch.wire.half import Garbage
 from halfhitch.wire.handle import HandleCodec
 from halfhitch.wire.topics import InternalTopics
 
@@ -116,12 +118,24 @@ class OpLog:
     ) -> tuple[Resolution | None, bool]:
         """See Inquiry."""
         look = Look(half_offset)
-        for record in self._kafka.committed(self._kafka.op_topic):
-            if record.partition != partition:
-                continue
-            for whose, event in told_in(record.offset(), record.value(), record.headers()):
-                if whose == identity and look.take(event):
-                    break
+        for record in self._kafka.committed(self._kafka.half_topic):
+            half = half_wire.read_identity(
+                record.offset(), record.timestamp()[1], 0, record.headers() or []
+            )
+            is_it = (record.partition, record.offset()) == (partition, half_offset)
+            if is_it and not isinstance(half, Garbage) and half.identity == identity:
+                look.begin(half)
+        events = (
+            event
+            for record in self._kafka.committed(self._kafka.op_topic)
+            if record.partition == partition
+            for event in told_in(
+                record.offset(), record.timestamp()[1], record.value(), record.headers()
+            )
+        )
+        any(event.identity == identity and look.take(event) for event in events)
+        if look.refusal is not None:
+            raise look.refusal
         begin = self._kafka.log(self._kafka.half_topic, partition).start
         if look.told[0] is None and half_offset < begin:
             raise gone(identity)

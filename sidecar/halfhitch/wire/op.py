@@ -73,12 +73,15 @@ __all__ = [
     "DecisionEntry",
     "DoneEntry",
     "Entry",
+    "MarksRecord",
     "NoteEntry",
     "OpRead",
     "StepRecord",
     "read",
     "tag_of",
+    "with_conflicts",
     "write",
+    "write_marks",
     "write_note",
     "write_step",
 ]
@@ -90,10 +93,16 @@ class StepRecord(NamedTuple):
     value: bytes
     headers: Headers
     key: bytes | None = None
-    marks: Sequence[DoneMark] = ()  # what it says, if it says done marks
+
+
+class MarksRecord(NamedTuple):
+    """A record with done marks, and what it says."""
+
+    record: StepRecord
+    marks: Sequence[DoneMark]
 
     def read_back(self, op_offset: int, stored_at_ms: int) -> list[DoneRead]:
-        """What `read` gives of the done marks in it, by whoever has written them."""
+        """What `read` gives of it, by whoever has written it."""
         at, stored_ms = OpOffset(op_offset), TimestampMs(stored_at_ms)
         return [
             DoneRead(
@@ -140,20 +149,36 @@ def write_note(
     return write(TAG_NOTE, [NoteEntry(*identity, action, operator, reason)], ())
 
 
+def write_marks(done: Sequence[DoneMark]) -> list[MarksRecord]:
+    """Records with these done marks, cut so that none is too large."""
+    records: list[MarksRecord] = []
+    for marks in _cut(done):
+        entries = [DoneEntry(*mark.identity, mark.ending, len(mark.half_offsets)) for mark in marks]
+        half_offsets = [o for mark in marks for o in mark.half_offsets]
+        record = StepRecord(*write(TAG_DONE, entries, half_offsets), _key(marks))
+        records.append(MarksRecord(record, marks))
+    return records
+
+
 def write_step(done: Sequence[DoneMark], conflicts: Sequence[ConflictMark]) -> list[StepRecord]:
-    """The op records of one step, cut so that none is too large.
+    """The op records of one step, cut so that none is too large."""
+    return with_conflicts(write_marks(done), conflicts)
+
+
+def with_conflicts(
+    marks: Sequence[MarksRecord], conflicts: Sequence[ConflictMark]
+) -> list[StepRecord]:
+    """All op records of a step, in their order.
 
     First what was reused, so that whoever reads the done mark knows whether it speaks of him; then
     done marks, then the other conflicts.
     """
+    done = [written.record for written in marks]
+    if not conflicts:
+        return done
     reused = [mark for mark in conflicts if mark.kind is _REUSED]
-    others = [mark for mark in conflicts if mark.kind is not _REUSED] if reused else conflicts
-    records = _write_conflicts(reused) if reused else []
-    for marks in _cut(done):
-        entries = [DoneEntry(*mark.identity, mark.ending, len(mark.half_offsets)) for mark in marks]
-        half_offsets = [o for mark in marks for o in mark.half_offsets]
-        records.append(StepRecord(*write(TAG_DONE, entries, half_offsets), _key(marks), marks))
-    return records + _write_conflicts(others) if others else records
+    others = [mark for mark in conflicts if mark.kind is not _REUSED]
+    return _write_conflicts(reused) + done + _write_conflicts(others)
 
 
 def _write_conflicts(conflicts: Sequence[ConflictMark]) -> list[StepRecord]:

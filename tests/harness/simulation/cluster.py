@@ -244,7 +244,7 @@ class SimulatedWriter:
                 place = (target.topic, target.key, target.value, target.headers)
                 cluster.append(*place, open_, target.partition)
                 self._let_pass()
-            for value, headers, key, _ in ops:
+            for value, headers, key in ops:
                 cluster.append(OP, key, value, headers, open_)
             positions = {(HALF, 0): half_watermark, (OP, 0): op_watermark}
             cluster.write_count += 1

@@ -27,7 +27,7 @@ from halfhitch.adapters.kafka.log_ends import Log, LogEnds
 from halfhitch.adapters.kafka.readable import headers_of
 from halfhitch.adapters.kafka.scan import LogTrimmed, NotInTime, records
 from halfhitch.core.early import EARLY_MS
-from halfhitch.core.model import Identity, Resolution
+from halfhitch.core.model import HalfRead, Identity, Resolution
 from halfhitch.errors import HalfHitchError, KafkaUnavailable, TransactionGone
 from halfhitch.service.transactions.first import LookedUp
 from halfhitch.service.transactions.looking_up import Look, Told, told_in
@@ -208,9 +208,11 @@ class KafkaInquiry:
         looks = {identity: Look(at) for identity, at in half_offsets.items()}
         try:
             with self._consumers.lent() as consumer:
-                stored_ms, half_start = self._stored_patiently(consumer, partition, half_offsets)
-                times_ms = list(stored_ms.values())
-                if len(stored_ms) < len(looks) and seen_ms is not None:
+                halves, half_start = self._halves_patiently(consumer, partition, half_offsets)
+                for identity, half in halves.items():
+                    looks[identity].begin(half)
+                times_ms = [looks[identity].began_ms for identity in halves]
+                if len(halves) < len(looks) and seen_ms is not None:
                     times_ms.append(seen_ms)
                 if times_ms:
                     # A decision may lie before its half, and clocks of two brokers need not agree.
@@ -219,7 +221,7 @@ class KafkaInquiry:
                 trimmed = {
                     identity: look
                     for identity, look in looks.items()
-                    if identity not in stored_ms and half_offsets[identity] < half_start
+                    if identity not in halves and half_offsets[identity] < half_start
                 }
                 if trimmed and seen_ms is None:
                     self._ended(consumer, partition, trimmed)
@@ -229,7 +231,7 @@ class KafkaInquiry:
         # before what was read.
         return {
             identity: look.refusal
-            or (look.told if identity in stored_ms or look.told[1] else _gone(identity))
+            or (look.told if identity in halves or look.told[1] else _gone(identity))
             for identity, look in looks.items()
         }
 
@@ -249,48 +251,47 @@ class KafkaInquiry:
                 consumer, self._since(consumer, partition, 0), partition, looks, keeps=False
             )
         except NotInTime as error:
-            for look in looks.values():  # the others need not wait until it can be read
-                if not look.told[1]:
+            for look in looks.values() if error.is_held else ():
+                if not look.told[1]:  # the others need not wait until it can be read
                     look.refusal = error
 
-    def _stored_patiently(
+    def _halves_patiently(
         self, consumer: Consumer, partition: int, half_offsets: Mapping[Identity, int]
-    ) -> tuple[dict[Identity, int], int]:
+    ) -> tuple[dict[Identity, HalfRead], int]:
         give_up_s = time.monotonic() + _LOOK_UP_S
         while True:
             try:
-                return self._stored_at(consumer, partition, half_offsets)
+                return self._halves(consumer, partition, half_offsets)
             except LogTrimmed:  # by its owner: what is done needs no messages
                 if time.monotonic() > give_up_s:
                     raise
 
-    def _stored_at(
+    def _halves(
         self, consumer: Consumer, partition: int, half_offsets: Mapping[Identity, int]
-    ) -> tuple[dict[Identity, int], int]:
-        """Broker time of the first copy of each; those that are gone are missing. And where the
-        log begins."""
-        log, found = (self._half_topic, partition), dict[Identity, int]()
+    ) -> tuple[dict[Identity, HalfRead], int]:
+        """The first copy of each; those that are gone are missing. And where the log begins."""
+        log, found = (self._half_topic, partition), dict[Identity, HalfRead]()
         low, _ = consumer.get_watermark_offsets(TopicPartition(*log), _ANSWER_S)
         end = self._ends.existing([log])[log]
         there = {identity: at for identity, at in half_offsets.items() if low <= at < end}
         if there:
-            self._times(consumer, log, (min(there.values()), max(there.values()) + 1), there, found)
+            self._find(consumer, log, (min(there.values()), max(there.values()) + 1), there, found)
         # Of the others the first copy is deleted. It may have been appended anew, by a check or
         # because it was old; what is still pending lies somewhere in what is left of the log.
         moved = {identity: None for identity, at in half_offsets.items() if at < low}
         if moved:
-            self._times(consumer, log, (low, end), moved, found)
+            self._find(consumer, log, (low, end), moved, found)
         return found, low
 
-    def _times(
+    def _find(
         self,
         consumer: Consumer,
         log: Log,
         run: tuple[int, int],
         wanted: Mapping[Identity, int | None],
-        found: dict[Identity, int],
+        found: dict[Identity, HalfRead],
     ) -> None:
-        """When the first of these records was stored, by transaction; None: wherever it lies."""
+        """The first of these records, by transaction; None: wherever it lies."""
         left = dict(wanted)
         for message in records(consumer, log, *run, time.monotonic() + _LOOK_UP_S):
             stored_ms = int(message.timestamp()[1])
@@ -298,8 +299,7 @@ class KafkaInquiry:
             if isinstance(half, Garbage) or half.identity not in left:
                 continue
             if left[half.identity] in (None, message.offset()):
-                first_ms = half.first_stored_ms
-                found[half.identity] = first_ms if first_ms > 0 else stored_ms
+                found[half.identity] = half
                 del left[half.identity]
                 if not left:
                     return
@@ -342,11 +342,12 @@ class KafkaInquiry:
             return
         for message in records(consumer, log, kept.read_to, end, give_up_s):
             at = message.offset()
-            for identity, event in told_in(at, message.value(), headers_of(message)):
+            stored_ms = int(message.timestamp()[1])
+            for event in told_in(at, stored_ms, message.value(), headers_of(message)):
                 if not kept.is_full:
-                    kept.put(at, identity, event)
-                if identity in left and left[identity].take(event):
-                    del left[identity]
+                    kept.put(at, event.identity, event)
+                if event.identity in left and left[event.identity].take(event):
+                    del left[event.identity]
             kept.read_to = at + 1
             if not left:
                 return

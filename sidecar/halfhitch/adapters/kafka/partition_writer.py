@@ -295,8 +295,8 @@ class KafkaPartitionWriter:
                     self._blame.poisoned[place] = f"{target.topic}: {error}"
                     raise KafkaException(KafkaError(KafkaError._INVALID_ARG, str(error))) from error
             op_topic, partition = self._op
-            for op in ops:
-                produce(op_topic, op.value, op.key, partition, failed, headers=op.headers)
+            for value, headers, key in ops:
+                produce(op_topic, value, key, partition, failed, headers=headers)
         finally:
             del produce  # what keeps an exception keeps this frame, and would keep the client
 

@@ -273,7 +273,7 @@ class MemoryPartitionWriter:
         closed: dict[str, str] = {}
         refusing: dict[str, str] = {}
         poisoned: dict[int, str] = {}
-        marks = [TargetRecord(*self._op, op.key, op.value, op.headers) for op in ops]
+        marks = [TargetRecord(*self._op, key, value, headers) for value, headers, key in ops]
         for place, record in enumerate([*targets, *marks]):
             topic, content = record.topic, (record.key, record.value, record.headers)
             reason = kafka.closed(topic)
@@ -327,8 +327,8 @@ class MemoryPartitionWriter:
                 target.topic, target.partition, target.key, target.value, target.headers,
                 transaction,
             )  # fmt: skip
-        for op in ops:
-            append(*self._op, op.key, op.value, op.headers, transaction)
+        for value, headers, key in ops:
+            append(*self._op, key, value, headers, transaction)
 
     def _end(self, transaction: KafkaTransaction, fault: WriteFault | None) -> WriteResult:
         if fault not in (WriteFault.ABORTED, WriteFault.ABORTED_UNSEEN, WriteFault.LEFT_OPEN):

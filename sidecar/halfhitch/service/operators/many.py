@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 from halfhitch.core.model import Identity, Resolution, ResolutionSource
-from halfhitch.errors import BackendError, HalfHitchError, TransactionGone
+from halfhitch.errors import BackendError, HalfHitchError, KafkaUnavailable, TransactionGone
 from halfhitch.service.api import STATE_AFTER, Filter, ManyOutcome, NamesPage
 from halfhitch.service.operators.operations import (
     ADVICE,
@@ -218,6 +218,9 @@ def _refusal(identity: Identity, told: LookedUp, resolution: Resolution) -> Half
         return first_unknown(identity, told, advice=ADVICE)
     if isinstance(told, HalfHitchError):
         return told
+    if told[0] is None:  # it was put back, perhaps as what it had been decided before
+        unread = KafkaUnavailable("the log does not say it yet")
+        return first_unknown(identity, unread, advice=ADVICE)
     try:
         refuse_loser(identity, told[0], resolution, is_parked)
     except HalfHitchError as error:

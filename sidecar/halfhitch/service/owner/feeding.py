@@ -63,7 +63,7 @@ class Feed:
         self._observer = observer
         self._clock = clock
         #: Done marks that were written here and are still to be read back, in their order.
-        self._written: deque[op_wire.StepRecord] = deque(maxlen=_WRITTEN_MAX)
+        self._written: deque[op_wire.MarksRecord] = deque(maxlen=_WRITTEN_MAX)
         # Entries of op records that speak of halves not read yet. Bounded: see _WAITING_MAX.
         self._waiting: deque[tuple[int, Sequence[op_wire.OpRead]]] = deque()
         self._half_end = 0  # of the half log, when it was last asked for
@@ -154,16 +154,18 @@ class Feed:
         self._payloads.put(half_offset, payload)
         return 0
 
-    def wrote(self, records: Sequence[op_wire.StepRecord]) -> None:
-        """The step with these op records is committed."""
-        self._written.extend([record for record in records if record.marks])
+    def wrote(self, records: Sequence[op_wire.MarksRecord]) -> None:
+        """The step with these done marks is committed."""
+        self._written.extend(records)
 
     def _read_back(
         self, value: bytes | None, headers: KafkaHeaders | None, key: bytes | None
-    ) -> op_wire.StepRecord | None:
+    ) -> op_wire.MarksRecord | None:
         """What was written here, if this is it: there is no need to read it again."""
-        first = self._written[0] if self._written else None
-        if first is None or (value, key, headers) != (first.value, first.key, first.headers):
+        if not self._written:
+            return None
+        first = self._written[0].record
+        if (value, key, headers) != (first.value, first.key, first.headers):
             return None
         return self._written.popleft()
 

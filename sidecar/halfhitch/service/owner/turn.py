@@ -292,7 +292,8 @@ class PartitionOwner:
             targets = targets + stories.records(
                 step, payload, self._payloads, self._forwarder.parkings, self._writer
             )
-        ops = op_wire.write_step(step.all_done, step.conflicts)
+        marks = op_wire.write_marks(step.all_done)
+        ops = op_wire.with_conflicts(marks, step.conflicts)
         if ops:  # none for its own sake: it would move the op log's end for ever
             ops.append(write_proof(step.half_watermark, step.op_watermark))
         result = self._writer.write(targets, ops, step.half_watermark, step.op_watermark)
@@ -328,7 +329,7 @@ class PartitionOwner:
             self.checkback.tick(ledger)  # intervals begin with the delivery, not with the plan
         reached("before_confirm")
         ledger.confirm(step)
-        self._feed.wrote(ops)
+        self._feed.wrote(marks)
         if stories is not None:
             stories.confirmed()
         reached("after_confirm")

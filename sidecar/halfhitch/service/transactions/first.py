@@ -19,8 +19,8 @@ from halfhitch.errors import (
     TransactionGone,
 )
 
-#: Whoever asks the logs is told nothing after this: a reading takes ten seconds at most, and others
-#: may come before it.
+#: Whoever asks the logs is told nothing after this: each part of a reading may take ten seconds,
+#: and readings for others may come before it.
 _LOGS_S: Final = 15.0
 #: Of a transaction that its owner knows nothing of, or a decision alone.
 _UNSEEN: Final = (Standing.UNKNOWN, Standing.EARLY)
@@ -159,6 +159,7 @@ class FirstDecisions:
                     for one in asked.values():
                         if not one.told.done():
                             one.told.set_exception(error)
+                            one.told.exception()  # perhaps nobody waits any more
                 finally:
                     for one in asked.values():
                         one.told.cancel()  # no effect on those that were told

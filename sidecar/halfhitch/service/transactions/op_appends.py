@@ -47,6 +47,9 @@ _GATHER_S: Final = 0.004
 _GATHERED_MAX: Final = 64
 #: How soon after its arrival a decision from elsewhere is known to have arrived.
 _SETTLED_S: Final = 0.002
+#: For so long a request of the process before this one may be on its way: what a broker that is
+#: overloaded has taken from the network.
+_STRANDED_S: Final = 60.0
 #: While Kafka stands still hundreds may be looked after.
 _SETTLED_MAX_S: Final = 0.1
 
@@ -187,6 +190,7 @@ class DecisionLog:
         self.first_half: Callable[[int], int] = lambda _: 0
         self._lanes: dict[int, _Lane] = {}
         self._rolled_back = RolledBack(0.0)
+        self._began_s: float | None = None  # with the first end
 
     def join(self, way: OtherWay) -> None:
         """Decisions go that way, too."""
@@ -316,9 +320,9 @@ class DecisionLog:
         lies below that, before it was asked what is under way.
 
         A request of a process that has died may still be on its way to Kafka, and land before what
-        is stored now: of what lay there before, only the log tells what came first.
+        is stored now: of what lay there before, only the log tells for a while what came first.
         """
-        if half_offset < self.first_half(partition):
+        if half_offset < self.first_half(partition) and (read_to is None or self._is_young()):
             return True
         lane = self._lanes.get(partition)
         if lane is not None and lane.remembered.forgotten.may_hold(half_offset, read_to):
@@ -326,6 +330,12 @@ class DecisionLog:
         return any(
             told(partition).may_hold(half_offset, read_to) for told in self.forgotten_elsewhere
         )
+
+    def _is_young(self) -> bool:
+        now_s = get_running_loop().time()
+        if self._began_s is None:
+            self._began_s = now_s
+        return now_s - self._began_s < _STRANDED_S
 
     def went_both_ways(self, partition: int, identity: Identity) -> bool:
         """Whether decisions are remembered here and elsewhere, and so perhaps in a wrong order.

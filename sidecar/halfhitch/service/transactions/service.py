@@ -358,7 +358,8 @@ class TransactionService:
         if begun is not None:
             op_offset = await begun.stored
             is_unsure = is_awaited and begun.is_disputed
-            if not is_unsure:
+            # Nobody waits: its owner knows what is forgotten here, and puts a loser on record.
+            if not is_unsure and (is_awaited or not begun.is_late):
                 begun.check()
             if is_unsure or (is_awaited and is_named and not self._is_known(known)):
                 # What has a handle exists, and its owner will know it.

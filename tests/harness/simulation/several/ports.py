@@ -332,7 +332,7 @@ class SeveralWriter:
                 partition = 0 if target.key is None else crc32(target.key) % count
             place = target.topic, partition
             self._one(place, (target.key, target.value, target.headers), added)
-        for value, headers, key, _ in ops:
+        for value, headers, key in ops:
             if key is not None and read_proof(kafka.log(*self._op).end, headers, key):
                 # It goes with the one before it: in the same batch nothing can happen to it alone.
                 content = (key, value, headers)

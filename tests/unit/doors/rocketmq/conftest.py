@@ -34,7 +34,8 @@ class Stage:
     """A coordinator in memory, doors over it, and clients of these."""
 
     def __init__(self, clients: contextlib.AsyncExitStack) -> None:
-        self.it = Coordinator()
+        # No owner turns by itself here: whoever waits for one asks the logs soon.
+        self.it = Coordinator(visible_wait_s=0.02)
         self.kafka = self.it.kafka
         self.desk = FakeDesk()
         self.unready: list[str] = []

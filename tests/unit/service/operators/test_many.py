@@ -73,7 +73,9 @@ async def test_those_of_other_instances_are_looked_for_as_single_ones_are() -> N
 async def test_each_of_another_instances_thousand_was_looked_for_on_its_own() -> None:
     """All doubts of Redis were listed for each name, and the logs read: 95 s for 1,000."""
     names = [f"T{number}" for number in range(1_000)]
-    world = World(doubts={2: [doubt(name) for name in names]}, found=FoundHalves(2, (80,), 1))
+    world = World(
+        doubts={2: [doubt(name) for name in names]}, found=FoundHalves(2, (80,), 1), first=R
+    )
     assert await decided(world, *names) == ["rolled_back"] * 1_000
     assert [asked[0] for asked in world.asked] == [
         "halves_of", "known", "known", "find", "look_up_many",

@@ -200,6 +200,7 @@ async def test_whoever_asks_logs_that_are_read_for_others_was_told_after_a_minut
     it.may_read.clear()
     with pytest.raises(OutcomeUnknown, match=r"were not read within 0\.01 s"):
         await it.find()
+    monkeypatch.undo()
     it.may_read.set()
     assert await it.find() is R
 

@@ -6,11 +6,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from halfhitch.core.early import EARLY_MS
 from halfhitch.core.ledger import Ledger
 from halfhitch.core.model import (
+    ConflictKind,
+    ConflictRead,
     DecisionRead,
     DoneRead,
     HalfOffset,
@@ -23,8 +26,8 @@ from halfhitch.core.model import (
     TransactionId,
 )
 from halfhitch.core.standing import Standing
-from halfhitch.service.transactions.looking_up import Look, Told
-from halfhitch.wire.op import NoteEntry
+from halfhitch.errors import TransactionReused
+from halfhitch.service.transactions.looking_up import Look, PutBack, Told
 from harness.defaults import check_rules
 
 if TYPE_CHECKING:
@@ -45,26 +48,26 @@ class Logs:
             rules=check_rules(),
         )
     )  # fmt: skip
-    op_log: list[Told | None] = field(default_factory=list)
-    half_end: int = 0
-    life: int = 0
-    #: Where the present life begins in the op log.
-    began: int = 0
+    op_log: list[Told] = field(default_factory=list)
+    #: Of each life.
+    halves: list[HalfRead] = field(default_factory=list)
+    #: Where each life begins in the op log.
+    began: list[int] = field(default_factory=list)
     late: list[LateNote] = field(default_factory=list)
 
-    def half(self, born: Resolution | None = None) -> None:
-        self.ledger.half(
-            HalfRead(
-                HalfOffset(self.half_end), NOW, IDENTITY, 0, 10,
-                first_stored_ms=0 if self.life else -1, resumed_count=self.life,
-                fence=self.began if self.life else -1, born=born, born_count=1 if born else 0,
-            )
+    def half(self, began: int, born: Resolution | None = None) -> None:
+        life = len(self.halves)
+        half = HalfRead(
+            HalfOffset(life), NOW, IDENTITY, 0, 10, first_stored_ms=0 if life else -1,
+            resumed_count=life, fence=began if life else -1, born=born, born_count=1 if born else 0,
         )  # fmt: skip
-        self.half_end += 1
+        self.ledger.half(half)
+        self.halves.append(half)
+        self.began.append(began)
 
     def decide(self, resolution: Resolution) -> None:
         at, source = OpOffset(len(self.op_log)), ResolutionSource.PRODUCER
-        event = DecisionRead(at, NOW, IDENTITY, resolution, 1, source, self.half_end - 1)
+        event = DecisionRead(at, NOW, IDENTITY, resolution, 1, source, len(self.halves) - 1)
         self.op_log.append(event)
         self.ledger.decision(event)
 
@@ -87,14 +90,27 @@ class Logs:
         standing = self.standing
         if standing not in (Standing.PARKED, Standing.GIVEN_UP) or self.ledger.find(IDENTITY):
             return
-        notes = [note for note in self.late if note.op_offset > self.began or not self.life]
+        notes = [note for note in self.late if note.op_offset > self.began[-1] or not self.life]
         born = min(notes, key=lambda note: note.op_offset).resolution if notes else None
         if standing is Standing.PARKED:
             born = Resolution.COMMIT
-        self.life, self.began, self.late = self.life + 1, len(self.op_log), []
-        self.op_log.append(NoteEntry(*IDENTITY, "resume", "ann", "mended"))
-        self.ledger.pass_op(self.began)
-        self.half(born)
+        at, self.late = len(self.op_log), []
+        self.op_log.append(PutBack(at, IDENTITY))
+        self.ledger.pass_op(at)
+        self.half(at, born)
+
+    @property
+    def life(self) -> int:
+        return len(self.halves) - 1
+
+    def look(self, life: int = 0, start: int = 0) -> Look:
+        """Through the half of that life. A reading begins before it was stored."""
+        look = Look(self.halves[life].half_offset)
+        look.begin(self.halves[life])
+        for event in self.op_log[min(start, self.began[life]) :]:
+            if look.take(event):
+                break
+        return look
 
     @property
     def standing(self) -> Standing:
@@ -109,29 +125,34 @@ class Logs:
             self.step(is_deliverable=what == "step")
 
 
+def begun() -> Logs:
+    logs = Logs()
+    logs.half(0)
+    return logs
+
+
 ACTIONS = st.sampled_from([*DECISIONS, "step", "undeliverable", "put-back"])
 
 
+@settings(max_examples=400)
 @given(st.lists(ACTIONS, max_size=14), st.integers(0, 14))
 @example(["park", "step", "commit", "step"], 0)
-@example(["park", "commit"], 0)
 @example(["park", "step", "rollback", "step", "put-back", "commit"], 0)
 @example(["park", "step", "commit", "step", "rollback", "step", "put-back"], 3)
 @example(["commit", "undeliverable", "put-back", "rollback"], 3)
+@example(["park", "commit", "step", "put-back", "rollback"], 2)
+@example(["park", "step", "put-back", "park", "commit", "step", "put-back", "rollback"], 2)
+@example(["park", "step", "commit", "put-back", "step"], 0)
+@example(["park", "step", "put-back", "commit", "undeliverable", "put-back", "rollback"], 0)
 def test_what_the_op_log_says_is_what_its_owner_knows(actions: list[str], start: int) -> None:
-    logs = Logs()
-    logs.half()
+    logs = begun()
     for action in actions:
         logs.do(action)
-        # A reading begins before the half of this life was stored.
-        look = Look(0)
-        for event in logs.op_log[min(start, logs.began) :]:
-            if event is not None and look.take(event):
-                break
-        decided, is_done = look.told
-        standing = logs.standing
-        assert decided in (None, standing.resolution), (logs.op_log, standing)
-        assert not is_done or standing.is_carried_out
+        for life in range(len(logs.halves)):
+            decided, is_done = logs.look(life, start).told
+            standing = logs.standing
+            assert decided in (None, standing.resolution), (life, logs.op_log, standing)
+            assert not is_done or standing.is_carried_out
 
 
 @pytest.mark.parametrize(
@@ -144,22 +165,60 @@ def test_what_the_op_log_says_is_what_its_owner_knows(actions: list[str], start:
         ("park step put-back", (None, False)),
         ("park step commit step put-back rollback", (None, False)),
         ("park step commit step put-back rollback step", (Resolution.COMMIT, True)),
-        ("park step commit step put-back undeliverable", (Resolution.COMMIT, False)),
-        ("park step commit step put-back undeliverable put-back", (Resolution.COMMIT, False)),
+        ("park step commit step put-back undeliverable", (None, False)),
+        ("park step commit step put-back undeliverable put-back step", (Resolution.COMMIT, True)),
         ("park step put-back park step put-back rollback", (Resolution.ROLLBACK, False)),
-        ("commit undeliverable put-back rollback", (Resolution.COMMIT, False)),
+        ("commit undeliverable", (Resolution.COMMIT, False)),
+        ("commit undeliverable put-back rollback", (None, False)),
     ],
 )  # fmt: skip
 def test_whoever_looks_from_the_beginning_is_told(
     actions: str, told: tuple[Resolution | None, bool]
 ) -> None:
-    logs = Logs()
-    logs.half()
+    logs = begun()
     for action in actions.split():
         logs.do(action)
-    look = Look(0)
-    for event in logs.op_log:
-        assert event is not None
-        if look.take(event):
-            break
-    assert look.told == told
+    assert logs.look().told == told
+
+
+@pytest.mark.parametrize(
+    ("actions", "told"),
+    [
+        ("park step put-back", (None, False)),
+        ("park step put-back commit rollback", (Resolution.COMMIT, False)),
+        ("park step commit step put-back rollback", (Resolution.COMMIT, False)),
+        ("park step rollback step put-back commit step", (Resolution.ROLLBACK, True)),
+        ("commit undeliverable put-back rollback", (Resolution.COMMIT, False)),
+        ("park step put-back park step commit", (Resolution.PARK, False)),
+    ],
+)
+def test_whoever_knows_the_newest_half_is_told(
+    actions: str, told: tuple[Resolution | None, bool]
+) -> None:
+    logs = begun()
+    for action in actions.split():
+        logs.do(action)
+    assert logs.look(logs.life, 99).told == told
+
+
+def test_what_was_decided_for_an_older_one_of_its_name_is_not_meant_for_it() -> None:
+    half = HalfRead(HalfOffset(7), TimestampMs(10 * EARLY_MS), IDENTITY, 0, 10)
+    old, source = TimestampMs(1), ResolutionSource.PRODUCER
+    look = Look(7)
+    look.begin(half)
+    assert not look.take(DecisionRead(OpOffset(0), old, IDENTITY, Resolution.COMMIT, 1, source, 3))
+    assert not look.take(DoneRead(OpOffset(1), old, IDENTITY, 1, (HalfOffset(3),)))
+    assert look.told == (None, False)
+    at = half.stored_at_ms
+    look.take(DecisionRead(OpOffset(2), at, IDENTITY, Resolution.ROLLBACK, 1, source, 7))
+    assert look.told == (Resolution.ROLLBACK, False)
+
+
+def test_what_names_its_half_as_another_message_refuses_it() -> None:
+    look = Look(7)
+    for half_offset in (8, 7):
+        conflict = ConflictRead(
+            OpOffset(0), NOW, IDENTITY, ConflictKind.REUSED, OpOffset(0), (HalfOffset(half_offset),)
+        )
+        assert look.take(conflict) is (half_offset == 7)
+    assert isinstance(look.refusal, TransactionReused)
