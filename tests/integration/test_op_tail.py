@@ -14,7 +14,7 @@ from halfhitch.adapters.kafka.op_tail import KafkaInquiry, KafkaOpTail
 from halfhitch.core.model import COPIED, DoneRead, Resolution, ResolutionSource
 from halfhitch.errors import KafkaUnavailable, TransactionGone
 from halfhitch.wire import op as op_wire
-from halfhitch.wire.half import HalfRecord, system_headers
+from halfhitch.wire.half import HalfRecord, copied_headers, system_headers
 from harness.kafka import wait_until
 from harness.twin import GROUP, INSTANCE, identity
 from harness.worlds import KafkaWorld
@@ -280,6 +280,22 @@ async def test_a_decision_behind_the_giving_up_passed_for_the_first(world: Kafka
     assert await found(world, identity("T1"), 0) == (None, False)
     done(world, "T1", ending=1)
     assert await found(world, identity("T1"), 0) == (C, True)
+
+
+async def test_of_a_trimmed_one_the_copy_tells_that_says_how_it_was_decided(
+    world: KafkaWorld,
+) -> None:
+    """A repeated prepare lay before the copy that was appended while its target was away; the
+    decision lay before what is read, so a contrary one passed for the first.
+    """
+    half(world, "T1")
+    half(world, "T1")
+    headers = system_headers(HalfRecord("T1", GROUP, 0, 0, INSTANCE, "orders"))
+    renewed = copied_headers(headers, 0, check_count=0, stored_ms=1, decision=(C, 1))
+    world.put(world.half_topic, [b"v"], headers=renewed)
+    world.writer().delete_below(1, 0)
+    decided(world, "T1", R)
+    assert await found(world, identity("T1"), 0) == (C, False)
 
 
 async def test_what_was_trimmed_before_a_held_log_could_be_read_was_told_to_be_gone(

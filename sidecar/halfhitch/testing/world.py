@@ -30,7 +30,7 @@ from halfhitch.core.model import (
     ResolutionSource,
 )
 from halfhitch.doors.http.server import HttpDoor
-from halfhitch.errors import TransactionGone
+from halfhitch.errors import HalfHitchError
 from halfhitch.observability.metrics import Metrics
 from halfhitch.ports import PartitionReader
 from halfhitch.service.checking.api import OUTCOME_OF, CheckOutcome
@@ -162,7 +162,7 @@ async def one_by_one(
     for identity, half_offset in half_offsets.items():
         try:
             found[identity] = await look_up(partition, identity, half_offset)
-        except TransactionGone as error:
+        except HalfHitchError as error:
             found[identity] = error
     return found
 

@@ -219,11 +219,14 @@ class KafkaInquiry:
                     start = self._since(consumer, partition, max(0, min(times_ms) - EARLY_MS))
                     self._decided(consumer, start, partition, looks, keeps=seen_ms is not None)
                 trimmed = {
-                    identity: look
+                    identity: Look(half_offsets[identity])
                     for identity, look in looks.items()
-                    if identity not in halves and half_offsets[identity] < half_start
+                    if identity not in halves
+                    and half_offsets[identity] < half_start
+                    and not look.told[1]
                 }
                 if trimmed and seen_ms is None:
+                    looks |= trimmed
                     self._ended(consumer, partition, trimmed)
         except KafkaException as error:
             raise KafkaUnavailable(f"the logs cannot be read: {describe(error)}") from error
@@ -251,7 +254,7 @@ class KafkaInquiry:
                 consumer, self._since(consumer, partition, 0), partition, looks, keeps=False
             )
         except NotInTime as error:
-            for look in looks.values() if error.is_held else ():
+            for look in looks.values():
                 if not look.told[1]:  # the others need not wait until it can be read
                     look.refusal = error
 
@@ -291,14 +294,18 @@ class KafkaInquiry:
         wanted: Mapping[Identity, int | None],
         found: dict[Identity, HalfRead],
     ) -> None:
-        """The first of these records, by transaction; None: wherever it lies."""
+        """These records, by transaction; None: the one that says most, wherever it lies."""
         left = dict(wanted)
         for message in records(consumer, log, *run, time.monotonic() + _LOOK_UP_S):
             stored_ms = int(message.timestamp()[1])
             half = half_wire.read_identity(message.offset(), stored_ms, 0, headers_of(message))
             if isinstance(half, Garbage) or half.identity not in left:
                 continue
-            if left[half.identity] in (None, message.offset()):
+            if left[half.identity] is None:
+                known = found.get(half.identity)
+                if known is None or _says(half) > _says(known):
+                    found[half.identity] = half
+            elif left[half.identity] == message.offset():
                 found[half.identity] = half
                 del left[half.identity]
                 if not left:
@@ -352,6 +359,12 @@ class KafkaInquiry:
             if not left:
                 return
         kept.read_to = end
+
+
+def _says(half: HalfRead) -> tuple[int, bool, int]:
+    """Of two copies the newer life's tells more, then the one that says how it was decided."""
+    first = half.half_offset if half.first_half_offset < 0 else half.first_half_offset
+    return half.resumed_count, half.born is not None, -first
 
 
 def _gone(identity: Identity) -> TransactionGone:

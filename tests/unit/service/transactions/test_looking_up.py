@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,6 +31,8 @@ from halfhitch.service.transactions.looking_up import Look, PutBack, Told
 from harness.defaults import check_rules
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from halfhitch.core.model import LateNote
 
 IDENTITY = ProducerGroup("shop"), TransactionId("T1")
@@ -158,16 +160,13 @@ def test_what_the_op_log_says_is_what_its_owner_knows(actions: list[str], start:
 @pytest.mark.parametrize(
     ("actions", "told"),
     [
-        *((f"{first} commit rollback park", (resolution, False))
+*((f"{first} commit rollback park", (resolution, False))
           for first, resolution in DECISIONS.items()),
         ("park step commit step", (Resolution.PARK, False)),
-        ("park step put-back rollback commit", (Resolution.ROLLBACK, False)),
-        ("park step put-back", (None, False)),
+        ("park step put-back rollback", (None, False)),
+        ("park step put-back rollback step", (Resolution.ROLLBACK, True)),
         ("park step commit step put-back rollback", (None, False)),
         ("park step commit step put-back rollback step", (Resolution.COMMIT, True)),
-        ("park step commit step put-back undeliverable", (None, False)),
-        ("park step commit step put-back undeliverable put-back step", (Resolution.COMMIT, True)),
-        ("park step put-back park step put-back rollback", (Resolution.ROLLBACK, False)),
         ("commit undeliverable", (Resolution.COMMIT, False)),
         ("commit undeliverable put-back rollback", (None, False)),
     ],
@@ -184,12 +183,12 @@ def test_whoever_looks_from_the_beginning_is_told(
 @pytest.mark.parametrize(
     ("actions", "told"),
     [
-        ("park step put-back", (None, False)),
         ("park step put-back commit rollback", (Resolution.COMMIT, False)),
+        ("park step put-back commit rollback step", (Resolution.COMMIT, True)),
+        ("park step put-back park step commit", (Resolution.PARK, False)),
         ("park step commit step put-back rollback", (Resolution.COMMIT, False)),
         ("park step rollback step put-back commit step", (Resolution.ROLLBACK, True)),
         ("commit undeliverable put-back rollback", (Resolution.COMMIT, False)),
-        ("park step put-back park step commit", (Resolution.PARK, False)),
     ],
 )
 def test_whoever_knows_the_newest_half_is_told(
@@ -201,17 +200,65 @@ def test_whoever_knows_the_newest_half_is_told(
     assert logs.look(logs.life, 99).told == told
 
 
-def test_what_was_decided_for_an_older_one_of_its_name_is_not_meant_for_it() -> None:
-    half = HalfRead(HalfOffset(7), TimestampMs(10 * EARLY_MS), IDENTITY, 0, 10)
-    old, source = TimestampMs(1), ResolutionSource.PRODUCER
+AT = TimestampMs(10 * EARLY_MS)
+OLD = TimestampMs(1)
+
+
+def looking(**half: Any) -> Look:
     look = Look(7)
-    look.begin(half)
-    assert not look.take(DecisionRead(OpOffset(0), old, IDENTITY, Resolution.COMMIT, 1, source, 3))
-    assert not look.take(DoneRead(OpOffset(1), old, IDENTITY, 1, (HalfOffset(3),)))
+    look.begin(HalfRead(HalfOffset(7), AT, IDENTITY, 0, 10, **half))
+    return look
+
+
+def decision(resolution: Resolution, stored_ms: TimestampMs = AT, hint: int = 7) -> DecisionRead:
+    at, source = OpOffset(1), ResolutionSource.PRODUCER
+    return DecisionRead(at, stored_ms, IDENTITY, resolution, 1, source, hint)
+
+
+def mark(ending: int, *halves: int, stored_ms: TimestampMs = AT) -> DoneRead:
+    names = tuple(HalfOffset(one) for one in halves)
+    return DoneRead(OpOffset(1), stored_ms, IDENTITY, ending, names)
+
+
+@pytest.mark.parametrize(
+    "older", [decision(Resolution.COMMIT, OLD, 3), mark(1, 3), mark(1, stored_ms=OLD)]
+)
+def test_of_one_whose_name_stood_for_another_before_nothing_is_known(
+    older: DecisionRead | DoneRead,
+) -> None:
+    """Its owner remembers the other one for a quarter of an hour, and takes this for its copy."""
+    look = looking()
+    assert not look.take(older)
+    assert not look.take(decision(Resolution.ROLLBACK))
     assert look.told == (None, False)
-    at = half.stored_at_ms
-    look.take(DecisionRead(OpOffset(2), at, IDENTITY, Resolution.ROLLBACK, 1, source, 7))
+    assert look.take(mark(0, 7, stored_ms=OLD))
+    assert look.told == (Resolution.ROLLBACK, True)
+
+
+def test_a_mark_of_a_late_copy_does_not_say_that_what_lives_was_given_up() -> None:
+    look = looking()
+    look.take(mark(-2, 7))
+    look.take(decision(Resolution.COMMIT))
+    assert look.told == (None, False)
+    look = looking()
+    look.take(decision(Resolution.COMMIT))
+    look.take(mark(-2, 7))
+    assert look.told == (Resolution.COMMIT, False)
+
+
+def test_a_late_decision_that_its_owner_has_not_read_when_it_was_put_back_may_count() -> None:
+    look = looking(resumed_count=1, fence=1)
+    look.take(decision(Resolution.PARK))
+    look.take(replace(decision(Resolution.ROLLBACK), op_offset=OpOffset(2)))
     assert look.told == (Resolution.ROLLBACK, False)
+    look = looking(resumed_count=1, fence=1)
+    look.take(decision(Resolution.COMMIT))
+    look.take(replace(decision(Resolution.ROLLBACK), op_offset=OpOffset(2)))
+    assert look.told == (None, False)
+
+
+def test_a_time_that_no_log_has_is_asked_for_as_one_that_kafka_takes() -> None:
+    assert looking(first_stored_ms=10**19 - 1).began_ms < 2**63
 
 
 def test_what_names_its_half_as_another_message_refuses_it() -> None:
