@@ -51,11 +51,10 @@ from harness.engines import DEADLINE_S, GROUP, until
 from harness.places import python_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from chaos.kit.checker import Report
     from chaos.kit.watched import Evidence, Watched
-    from halfhitch.core.model import ConflictMark, DoneMark
     from halfhitch.engine import Engine
 
 pytestmark = pytest.mark.kafka
@@ -173,15 +172,10 @@ def test_spoiled_readings_are_red(clean: Evidence, spoil: Any, red: str) -> None
 async def test_5_without_done_marks_a_replay_from_the_start_doubles(
     kafka: Any, tmp_path: Path, monkeypatch: Patch, broken: bool
 ) -> None:
-    write_step = op_wire.write_step
-
-    def without_done_marks(done: Sequence[DoneMark], conflicts: Sequence[ConflictMark]) -> Any:
-        return write_step([], conflicts)
-
     # Or nothing would be left to be replayed.
     monkeypatch.setattr(KafkaPartitionWriter, "delete_below", lambda *_: None)
     if broken:
-        monkeypatch.setattr(op_wire, "write_step", without_done_marks)
+        monkeypatch.setattr(op_wire, "write_marks", lambda _: [])
     async with watched(kafka.bootstrap, tmp_path) as watch:
         async with watch.site.engine() as engine:
             for n in range(6):

@@ -18,7 +18,7 @@ from halfhitch.service.api import OutgoingMessage
 from halfhitch.service.owner.away_targets import AwayTargets
 from harness.bare_engine import running, until
 from harness.defaults import intake_limits
-from harness.kafka import admin_client, create_topics, fresh_name, read_all
+from harness.kafka import admin_client, create_topics, fresh_name, is_settled, read_all
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -155,6 +155,8 @@ async def test_others_wait_for_a_moment_while_the_broker_of_one_target_is(
         print(f"{how}: all of them appeared {time.monotonic() - began_s:.1f} s after it was back")
         assert engine.partitions()[0].waiting_by_topic == {}
     assert longest_s < OTHERS_DELAYED_MAX_S
+    # A Kafka transaction is committed before its markers are written.
+    await until(lambda: is_settled(brokers.bootstrap, starved), DEADLINE_S)
     found = [record.value for record in read_all(brokers.bootstrap, starved)]
     assert found == [b"before"] + [b"%d" % n for n in range(AWAY_COUNT)]
     found = [record.value for record in read_all(brokers.bootstrap, healthy)]

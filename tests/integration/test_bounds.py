@@ -176,7 +176,7 @@ async def test_an_owner_that_cannot_keep_up_is_given_less(
         assert await taken(keys[1])
         assert await taken(None)
         slow.clear()
-        await until(lambda: not engine.intake.troubles(), "the owner has caught up")
+        await until(lambda: not engine.intake.troubles(), "the owner has caught up", 120)
         assert await taken(keys[0])
         await site.until_faultless()
 

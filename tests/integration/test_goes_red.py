@@ -20,9 +20,7 @@ from harness.checkers import Fate
 from harness.engines import DEADLINE_S, GROUP, PARTITION_COUNT, Site, until, until_idle
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from halfhitch.core.model import ConflictMark, DoneMark
+    pass
 
 pytestmark = pytest.mark.kafka
 
@@ -38,17 +36,12 @@ def site(kafka: Any) -> Site:
 async def test_without_done_marks_a_replay_from_the_start_doubles(
     site: Site, monkeypatch: pytest.MonkeyPatch, broken: bool
 ) -> None:
-    write_step = op_wire.write_step
-
-    def without_done_marks(done: Sequence[DoneMark], conflicts: Sequence[ConflictMark]) -> Any:
-        return write_step([], conflicts)
-
     monkeypatch.setattr(  # or nothing would be left to be replayed
         "halfhitch.adapters.kafka.partition_writer.KafkaPartitionWriter.delete_below",
         lambda *_: None,
     )
     if broken:
-        monkeypatch.setattr(op_wire, "write_step", without_done_marks)
+        monkeypatch.setattr(op_wire, "write_marks", lambda _: [])
     async with site.engine() as engine:
         for n in range(10):
             await site.run(engine, site.pair(f"T{n}"), Fate.COMMITTED)
