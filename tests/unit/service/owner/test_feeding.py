@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pytest
+
 from halfhitch.core.model import Resolution
 from halfhitch.core.standing import Standing
 from harness.open_ones import RULES, opened, pass_time, twin_with_producers
@@ -79,6 +81,7 @@ def test_what_is_incomplete_is_parked_although_the_half_log_is_never_quiet() -> 
     assert owner.standing(identity("T"), first) is Standing.PARKED
 
 
+@pytest.mark.interpreted("replaces a method, which a compiled object does not allow")
 def test_a_record_was_read_before_its_last_decision_counted() -> None:
     """The ledger's position passes a record with its first decision. Whoever asked about the last
     one in between was told by nobody: the memory was silent, the owner knew nothing yet.

@@ -18,7 +18,7 @@ from halfhitch.core.model import (
 )
 from halfhitch.core.step import Step
 from halfhitch.core.transaction import State, Transaction
-from halfhitch.service.owner.payloads import PayloadCache, PlainPayload
+from halfhitch.service.owner.payloads import PayloadCache
 from halfhitch.service.owner.step_stories import Known, of_step
 from halfhitch.wire import story
 from halfhitch.wire.half import HalfRecord, system_headers
@@ -31,12 +31,17 @@ HEADERS = system_headers(HalfRecord("first", "shop", 0, 5, "vm-1", "orders", dig
 PIECE = b"[]", b"mark"
 
 
-class LyingOutside(PlainPayload):
+class LyingOutside:
     """Of the native reader: it writes the entry itself."""
 
+    key, value, headers, size_bytes = b"k", b"v", HEADERS, 100
+
     def __init__(self) -> None:
-        super().__init__(b"k", b"v", HEADERS, 100)
         self.asked: list[tuple[Any, ...]] = []
+
+    def facts(self) -> None: ...
+    def aim(self) -> None: ...
+    def told(self) -> None: ...
 
     def story(self, *how: int | str | None) -> tuple[bytes, bytes]:
         self.asked.append(how)
@@ -68,7 +73,7 @@ def told(one: Transaction, known: Known, spans: Any = None) -> list[tuple[bytes,
     return of_step(Step([], done, [], 0, 0, [one]), known, spans, 8)
 
 
-def known(only: PlainPayload, /, **more: Any) -> Known:
+def known(only: LyingOutside, /, **more: Any) -> Known:
     return Known(**{"payload": {17: only}, "payloads": PayloadCache(1_000), "whys": {}, **more})
 
 
