@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -395,3 +396,24 @@ async def test_a_decision_that_was_carried_out_and_trimmed_at_once_passed_for_no
     told = await inquiry(world).look_up_many(0, names, seen_ms)
     assert (told[identity("mine")], told[identity("theirs")]) == ((R, True), (C, True))
     assert isinstance(told[identity("undone")], TransactionGone)
+
+
+async def test_those_who_only_looked_kept_whoever_ended_something_waiting(
+    world: KafkaWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each reading of a log that is held takes its thread for ten seconds."""
+    asked, may_end = inquiry(world), threading.Event()
+
+    def look_up(_: int, half_offsets: dict[Identity, int], *__: object) -> dict[Identity, Any]:
+        assert identity("viewed") not in half_offsets or may_end.wait(DEADLINE_S)
+        return dict.fromkeys(half_offsets, (C, False))
+
+    monkeypatch.setattr(asked, "_look_up", look_up)
+    views = [asyncio.create_task(asked.look_up(0, identity("viewed"), 0)) for _ in range(10)]
+    await asyncio.sleep(0)  # they come first
+    async with asyncio.timeout(DEADLINE_S / 2):
+        told = await asked.look_up_many(0, {identity("T1"): 0})
+    assert told == {identity("T1"): (C, False)}
+    may_end.set()
+    assert await asyncio.gather(*views) == [(C, False)] * 10
+    asked.stop()

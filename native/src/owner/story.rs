@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use crate::owner::record::{Parts, Stored, key_hash};
+use crate::owner::record::{Parts, Span, Stored, key_hash};
 
 /// What the ledger says of the end.
 pub struct Ending<'a> {
@@ -47,7 +47,7 @@ pub fn write(stored: &Stored, end: &Ending<'_>) -> Option<(Vec<u8>, Vec<u8>)> {
     Some((entry, marks))
 }
 
-fn plain<'a>(parts: &Parts<'a>, span: crate::owner::record::Span) -> Option<&'a str> {
+fn plain<'a>(parts: &Parts<'a>, span: Span) -> Option<&'a str> {
     let bytes = parts.at(span)?;
     if is_plain(bytes) { std::str::from_utf8(bytes).ok() } else { None }
 }

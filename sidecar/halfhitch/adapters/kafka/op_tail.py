@@ -272,7 +272,8 @@ class KafkaInquiry:
     def _halves(
         self, consumer: Consumer, partition: int, half_offsets: Mapping[Identity, int]
     ) -> tuple[dict[Identity, HalfRead], int]:
-        """The first copy of each; those that are gone are missing. And where the log begins."""
+        """The half of each, or the copy of it that says most; those that are gone are missing. And
+        where the log begins."""
         log, found = (self._half_topic, partition), dict[Identity, HalfRead]()
         low, _ = consumer.get_watermark_offsets(TopicPartition(*log), _ANSWER_S)
         end = self._ends.existing([log])[log]

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 from halfhitch.core.model import Identity, Resolution, ResolutionSource
-from halfhitch.errors import BackendError, HalfHitchError, KafkaUnavailable, TransactionGone
+from halfhitch.errors import BackendError, HalfHitchError, TransactionGone
 from halfhitch.service.api import STATE_AFTER, Filter, ManyOutcome, NamesPage
 from halfhitch.service.operators.operations import (
     ADVICE,
@@ -23,7 +23,7 @@ from halfhitch.service.operators.operations import (
 from halfhitch.service.operators.parts import FoundHalves, Searched
 from halfhitch.service.operators.shown import matches
 from halfhitch.service.transactions.end import refuse_loser
-from halfhitch.service.transactions.first import LookedUp, first_unknown
+from halfhitch.service.transactions.first import LookedUp, first_told
 
 logger = logging.getLogger(__name__)
 
@@ -214,15 +214,9 @@ def _refusal(identity: Identity, told: LookedUp, resolution: Resolution) -> Half
     """Why a stored decision does not count, or may not; None: it was the first."""
     if isinstance(told, TransactionGone):
         return not_found(identity)
-    if isinstance(told, BackendError):
-        return first_unknown(identity, told, advice=ADVICE)
-    if isinstance(told, HalfHitchError):
-        return told
-    if told[0] is None:  # it was put back, perhaps as what it had been decided before
-        unread = KafkaUnavailable("the log does not say it yet")
-        return first_unknown(identity, unread, advice=ADVICE)
     try:
-        refuse_loser(identity, told[0], resolution, is_parked)
+        first = first_told(identity, told, advice=ADVICE)
+        refuse_loser(identity, first, resolution, is_parked)
     except HalfHitchError as error:
         return error
     return None

@@ -21,8 +21,8 @@ from halfhitch.wire.story import Ended, Event, Target
 #: Of one transaction so many messages are told of.
 _TARGETS_MAX: Final = 100
 
-#: Numbers beyond this do not fit everywhere.
-_NATIVE_MAX: Final = 1 << 62
+#: Numbers beyond this do not fit everywhere. (Compiled, what is larger would be slow to compare.)
+_NATIVE_MAX: Final = (1 << 62) - 1
 
 #: A member of an enum is slow to reach, for `Enum` looks it up each time (until Python 3.12).
 _COMMIT: Final = Resolution.COMMIT
@@ -89,7 +89,11 @@ def _of_one(transaction: Transaction, ending: int, known: Known) -> Piece | None
         return None
     if transaction.reason is not None or (known.whys and transaction.identity in known.whys):
         return None
-    if max(transaction.stored_at_ms, transaction.began_at, transaction.resumed_count) > _NATIVE_MAX:
+    if (
+        transaction.stored_at_ms > _NATIVE_MAX
+        or transaction.began_at > _NATIVE_MAX
+        or transaction.resumed_count > _NATIVE_MAX
+    ):
         return None  # a stranger's half has said so: numbers of nineteen digits are read
     found = known.payload.get(half_offset)
     if found is None:

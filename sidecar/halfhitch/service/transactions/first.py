@@ -118,14 +118,7 @@ class FirstDecisions:
             raise first_unknown(identity, late, advice=advice) from error
         except BackendError as error:
             raise first_unknown(identity, error, advice=advice) from error
-        if isinstance(told, BackendError):
-            raise first_unknown(identity, told, advice=advice) from told
-        if isinstance(told, HalfHitchError):
-            raise told
-        if told[0] is None:  # though one is stored at `place`
-            unread = KafkaUnavailable("the log could not be read that far")
-            raise first_unknown(identity, unread, advice=advice)
-        return told[0]
+        return first_told(identity, told, advice=advice)
 
     async def _look_up(self, place: Place, identity: Identity) -> LookedUp:
         """Asked after the decision was stored, so by a reading that begins after that.
@@ -194,6 +187,21 @@ class FirstDecisions:
             is_read = self._readers.has_read(place)
             if is_read is not False and not news.done():
                 news.set_result(is_read is True)
+
+
+def first_told(identity: Identity, told: LookedUp, *, advice: str) -> Resolution:
+    """The first decision of one that is stored, by what the logs say of it.
+
+    Raises OutcomeUnknown where they do not; TransactionGone, TransactionReused.
+    """
+    if isinstance(told, BackendError):
+        raise first_unknown(identity, told, advice=advice) from told
+    if isinstance(told, HalfHitchError):
+        raise told
+    if told[0] is None:  # it was put back, perhaps as what it had been decided before
+        unread = KafkaUnavailable("the log does not say it yet")
+        raise first_unknown(identity, unread, advice=advice)
+    return told[0]
 
 
 def first_unknown(identity: Identity, error: BackendError, *, advice: str) -> OutcomeUnknown:

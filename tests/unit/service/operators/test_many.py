@@ -176,3 +176,11 @@ async def test_a_name_that_two_half_partitions_have_was_given_twice() -> None:
     page = await world.service.names(Filter())
     assert page.names == [identity("T1"), identity("T3"), identity("T2")]
     assert page.total_count == 3
+
+
+async def test_what_the_log_does_not_say_yet_was_told_as_decided() -> None:
+    """It was put back, perhaps as what it had been decided before: only its halves say so."""
+    world = World(doubts={2: [doubt("T1")]}, found=FoundHalves(2, (80,), 1), first=None)
+    [found] = await decided(world, "T1")
+    assert isinstance(found, OutcomeUnknown)
+    assert len(world.decisions) == 1

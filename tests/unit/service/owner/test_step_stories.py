@@ -114,3 +114,13 @@ def test_what_says_more_is_written_here(what: str) -> None:
     assert len(ended.targets) == (2 if what == "a second message" else 1)
     assert marks.startswith(story.mark_of("first"))
     assert spans is None or spans.ended == [ended]
+
+
+@pytest.mark.parametrize("which", ["stored_at_ms", "began_at", "resumed_count"])
+def test_a_number_of_nineteen_digits_kept_a_whole_step_from_being_told(which: str) -> None:
+    """A stranger's half may name one, and it does not fit where the entry is written natively."""
+    payload, one = LyingOutside(), transaction()
+    setattr(one, which, 10**19 - 1)
+    [(entry, _)] = told(one, known(payload))
+    assert payload.asked == []
+    assert isinstance(decode_entry(entry), Ended)

@@ -213,6 +213,26 @@ async def test_a_decision_of_a_process_that_has_died_landed_while_the_next_one_w
         await asking
 
 
+async def test_a_one_way_end_after_a_restart_was_counted_as_refused() -> None:
+    """It is stored, and nobody waits: whether another one came first its owner knows."""
+    it = Coordinator()
+    known = it.handles.decode(await it.prepared("T1"))
+    later = Coordinator(it.twin)
+    later.decisions.first_half = lambda _: 1
+    await later.service.end_named(known, C, is_awaited=False)
+    assert later.told == [(identity("T1"), C, ResolutionSource.PRODUCER)]
+
+
+async def test_a_minute_after_its_start_an_owner_that_works_is_trusted() -> None:
+    it = Coordinator()
+    handle = await it.prepared("T1")
+    later = Coordinator(it.twin)
+    later.decisions.first_half = lambda _: 1
+    later.decisions._began_s = asyncio.get_running_loop().time() - 61
+    assert (await later.service.end(handle, C)).state is TransactionState.COMMITTED
+    assert later.looked_up == []
+
+
 async def test_what_was_prepared_and_decided_within_memory_does_not_wait_for_a_takeover() -> None:
     it = Coordinator()
     takeover(it)
